@@ -1,0 +1,370 @@
+"""What the header of a GGUF file says, in one bounded pass over its key-value section.
+
+The layout is the one that ggml documents: magic, version, the counts of tensors and of key-value pairs (u64), then the
+pairs; each is a string key, a u32 type and the value, all little-endian. Tensor data is never touched, and values that
+nobody asks for (vocabularies, merges) are passed over without being made.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import msgspec
+
+MAGIC = b"GGUF"
+
+#: Versions with 64-bit lengths; version 1 had 32-bit ones and no engine reads it any more.
+VERSIONS = (2, 3)
+
+#: Real files have 20 to 80 pairs.
+MAX_PAIRS = 16_384
+#: The format allows keys of 65535 bytes.
+MAX_KEY = 65_535
+#: Longer strings are passed over, not read. The longest real chat templates have some 30 KiB.
+MAX_STRING = 1 << 20
+#: Strings passed over in all arrays together: the largest real vocabularies have 262,144 tokens and twice the merges.
+MAX_STRINGS = 4_000_000
+#: Bytes read in all; the largest real headers have some 30 MiB.
+MAX_HEADER = 256 << 20
+#: Layers that a per-layer array may describe.
+MAX_LAYERS = 4_096
+#: Facts that are kept, over all prefixes; one architecture has nine.
+MAX_FACTS = 64
+
+_CHUNK = 1 << 20
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_PAIR = struct.Struct("<QQ")
+
+_STRING, _ARRAY, _BOOL = 8, 9, 7
+#: Type number to its format, for all types of fixed size.
+_SCALARS = {
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: struct.Struct("<I"),
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    _BOOL: struct.Struct("<?"),
+    10: struct.Struct("<Q"),
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
+}
+
+#: What an architecture says about itself; each key is prefixed with the architecture's name.
+_FACTS = (
+    "context_length",
+    "block_count",
+    "embedding_length",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.key_length_swa",
+    "attention.sliding_window_pattern",
+    "full_attention_interval",
+)
+_NAMES = ("general.architecture", "general.basename", "general.name", "general.finetune")
+_VISION = (
+    "vision",
+    "image",
+    "mmproj",
+    "multimodal",
+    "multi-modal",
+    "qwen2vl",
+    "qwen2_5_vl",
+    "qwen3vl",
+    "mllama",
+    "llava",
+    "pixtral",
+    "paligemma",
+)
+_TOOLS = (
+    "tool_call",
+    "tool-call",
+    "function_call",
+    "function-call",
+    "<tool",
+    "</tool",
+    " tools",
+    '"tools"',
+    "'tools'",
+)
+
+
+class InvalidGGUF(ValueError):
+    """The file is no GGUF file, is cut off inside its header, or says something that no real file says."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that sizing, labels and templates need.
+
+    Attributes:
+        context_length: tokens the model was made for.
+        block_count: number of layers.
+        embedding_length: width of the residual stream.
+        heads_kv: key/value heads of each layer, one number per layer; empty when unknown.
+        key_length: width of one key head; where the file leaves it out, `embedding_length / heads` as llama.cpp has it.
+        key_length_swa: the same for layers with a sliding window.
+        sliding_window_pattern: per layer, whether it has a sliding window; empty when all layers are alike.
+        full_attention_interval: every so manieth layer attends fully (hybrids of attention and recurrence).
+        chat_template: the default Jinja template.
+        capabilities: of `vision`, `tool-calling`, `mtp`.
+    """
+
+    architecture: str
+    context_length: int | None = None
+    block_count: int | None = None
+    embedding_length: int | None = None
+    heads_kv: tuple[int, ...] = ()
+    key_length: int | None = None
+    key_length_swa: int | None = None
+    sliding_window_pattern: tuple[bool, ...] = ()
+    full_attention_interval: int | None = None
+    chat_template: str | None = None
+    capabilities: frozenset[str] = frozenset()
+
+
+def has_magic(path: Path) -> bool:
+    """Whether the file can be read and begins as every GGUF file does."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def read_header(path: Path) -> Header:
+    """Reads the header of `path`.
+
+    Raises:
+        InvalidGGUF: it is no GGUF file, or its header is cut off or absurd.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb", buffering=0) as file:
+        pairs = _Pairs(_Cursor(file, path.name))
+        pairs.read()
+    return pairs.header()
+
+
+class _Cursor:
+    """A window of the file that moves forward only."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = file
+        self._name = name
+        self._buffer = b""
+        self._at = 0
+        self._strings = 0
+        self._read = 0
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise InvalidGGUF(f"{self._name} is not a usable GGUF file: {reason}")
+
+    def take(self, size: int) -> bytes:
+        if size > len(self._buffer) - self._at:
+            self._refill(size)
+        start, self._at = self._at, self._at + size
+        return self._buffer[start : self._at]
+
+    def number(self, form: struct.Struct) -> Any:
+        return form.unpack(self.take(form.size))[0]
+
+    def text(self, limit: int) -> str | None:
+        """A string, or None if it is longer than `limit` bytes and was passed over."""
+        size = self.number(_U64)
+        if size > limit:
+            self.skip(size)
+            return None
+        return self.take(size).decode("utf-8", "replace")
+
+    def skip(self, size: int) -> None:
+        left = len(self._buffer) - self._at
+        if size <= left:
+            self._at += size
+            return
+        # Seeking past the end succeeds, so the last byte is read to see a file that was cut off.
+        if size >= 1 << 63:
+            self.refuse("a length goes beyond the end of the file")
+        self._file.seek(size - left - 1, 1)
+        self._buffer, self._at = b"", 0
+        self.take(1)
+
+    def skip_strings(self, count: int) -> None:
+        self._strings += count
+        if self._strings > MAX_STRINGS:
+            self.refuse("it holds more strings than any vocabulary has")
+        # The inner loop is the cost of a large vocabulary, so it works on local names and inside the window.
+        unpack = _U64.unpack_from
+        while count:
+            buffer, at = self._buffer, self._at
+            last = len(buffer) - 8
+            while count and at <= last:
+                after = at + 8 + unpack(buffer, at)[0]
+                if after > last + 8:
+                    break
+                at = after
+                count -= 1
+            self._at = at
+            if count:
+                self.skip(self.number(_U64))
+                count -= 1
+
+    def _refill(self, size: int) -> None:
+        parts = [self._buffer[self._at :]]
+        missing = size - len(parts[0])
+        wanted = max(missing, _CHUNK)
+        while missing > 0:
+            part = self._file.read(wanted)
+            if not part:
+                self.refuse("it ends inside its header")
+            parts.append(part)
+            missing -= len(part)
+            self._read += len(part)
+        if self._read > MAX_HEADER:
+            self.refuse("its header is larger than any real one")
+        self._buffer, self._at = b"".join(parts), 0
+
+
+class _Pairs:
+    """The pairs of a header, of which only the wanted ones are kept."""
+
+    def __init__(self, cursor: _Cursor) -> None:
+        self._cursor = cursor
+        self._facts: dict[str, Any] = {}
+        self._architecture = ""
+        self._template: str | None = None
+        self._capabilities: set[str] = set()
+
+    def read(self) -> None:
+        cursor = self._cursor
+        if cursor.take(4) != MAGIC:
+            cursor.refuse("it does not begin with GGUF")
+        version = cursor.number(_U32)
+        if version not in VERSIONS:
+            byte_order = "big-endian" if version & 0xFFFF == 0 else f"version {version}"
+            cursor.refuse(f"it is {byte_order}; little-endian files of version 2 and 3 can be read")
+        _, count = _PAIR.unpack(cursor.take(_PAIR.size))
+        if count > MAX_PAIRS:
+            cursor.refuse(f"it claims to have {count} metadata entries")
+        for _ in range(count):
+            key = cursor.text(MAX_KEY)
+            if key is None:
+                cursor.refuse("a metadata key is too long")
+            self._note(key, self._value(key))
+
+    def _value(self, key: str) -> Any:
+        cursor = self._cursor
+        kind = cursor.number(_U32)
+        if kind == _STRING:
+            return cursor.text(MAX_STRING if _is_telling(key) else 0)
+        if kind == _ARRAY:
+            return self._array(key)
+        if kind not in _SCALARS:
+            cursor.refuse(f"'{_printable(key)}' has the unknown type {kind}")
+        return cursor.number(_SCALARS[kind])
+
+    def _array(self, key: str) -> tuple[Any, ...] | None:
+        cursor = self._cursor
+        kind = cursor.number(_U32)
+        count = cursor.number(_U64)
+        if kind == _STRING:
+            cursor.skip_strings(count)
+            return None
+        if kind not in _SCALARS:
+            cursor.refuse(f"'{_printable(key)}' is an array of the unknown type {kind}")
+        form = _SCALARS[kind]
+        if _fact(key) is None or count > MAX_LAYERS:
+            cursor.skip(count * form.size)
+            return None
+        return tuple(value for (value,) in form.iter_unpack(cursor.take(count * form.size)))
+
+    def _note(self, key: str, value: Any) -> None:
+        if value is None:
+            return
+        if _fact(key) is not None and len(self._facts) < MAX_FACTS:
+            self._facts[key] = value
+        if key == "general.architecture" and isinstance(value, str):
+            self._architecture = value
+        if "nextn_predict_layers" in key and isinstance(value, int) and value > 0:
+            self._capabilities.add("mtp")
+        if (key in _NAMES or _is_vision_key(key)) and _mentions(f"{key}={value}", _VISION):
+            self._capabilities.add("vision")
+        if "chat_template" in key and isinstance(value, str):
+            if key == "tokenizer.chat_template":
+                self._template = value
+            if _mentions(value, _TOOLS):
+                self._capabilities.add("tool-calling")
+
+    def header(self) -> Header:
+        blocks = self._whole("block_count", MAX_LAYERS)
+        width = self._whole("embedding_length")
+        heads = self._per_layer("attention.head_count", blocks)
+        key_length = self._whole("attention.key_length")
+        if key_length is None and width and heads and max(heads):
+            key_length = width // max(heads) or None
+        return Header(
+            architecture=self._architecture,
+            context_length=self._whole("context_length"),
+            block_count=blocks,
+            embedding_length=width,
+            heads_kv=self._per_layer("attention.head_count_kv", blocks) or heads,
+            key_length=key_length,
+            key_length_swa=self._whole("attention.key_length_swa"),
+            sliding_window_pattern=self._pattern(blocks),
+            full_attention_interval=self._whole("full_attention_interval"),
+            chat_template=self._template,
+            capabilities=frozenset(self._capabilities),
+        )
+
+    def _get(self, name: str) -> Any:
+        return self._facts.get(f"{self._architecture}.{name}")
+
+    def _whole(self, name: str, limit: int = 1 << 31) -> int | None:
+        value = self._get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= limit else None
+
+    def _per_layer(self, name: str, blocks: int | None) -> tuple[int, ...]:
+        value = self._get(name)
+        if isinstance(value, tuple):
+            return value if all(isinstance(each, int) and 0 <= each <= 1 << 20 for each in value) else ()
+        one = self._whole(name, 1 << 20)
+        return (one,) * blocks if one and blocks else ()
+
+    def _pattern(self, blocks: int | None) -> tuple[bool, ...]:
+        value = self._get("attention.sliding_window_pattern")
+        if isinstance(value, tuple):
+            return tuple(bool(each) for each in value)
+        period = self._whole("attention.sliding_window_pattern", MAX_LAYERS)
+        if not period or not blocks:
+            return ()
+        # llama.cpp's reading of a single number: the last layer of every period attends fully.
+        return tuple(layer % period < period - 1 for layer in range(blocks))
+
+
+def _fact(key: str) -> str | None:
+    """The fact that a key tells, whatever the architecture: its prefix may come before the architecture is known."""
+    if len(key) > 200:
+        return None
+    _, _, name = key.partition(".")
+    return name if name in _FACTS else None
+
+
+def _is_vision_key(key: str) -> bool:
+    return "clip.vision" in key or "mmproj" in key
+
+
+def _is_telling(key: str) -> bool:
+    """Whether the string under this key is worth reading."""
+    return key in _NAMES or "chat_template" in key or _is_vision_key(key)
+
+
+def _mentions(text: str, words: tuple[str, ...]) -> bool:
+    text = text.lower()
+    return any(word in text for word in words)
+
+
+def _printable(key: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in key[:80])
