@@ -6,6 +6,9 @@
     │   ├── MissingArgument                400 missing_argument
     │   ├── InvalidArgument                400 invalid_argument
     │   ├── UnsupportedOperation           400 unsupported_operation
+    │   ├── InvalidAlias                   400 invalid_alias
+    │   ├── AliasConflict                  409 alias_conflict
+    │   ├── AliasNotFound                  404 alias_not_found
     │   ├── ContextLengthExceeded          400 context_length_exceeded
     │   ├── BodyTooLarge                   413
     │   └── UnsupportedMediaType           415
@@ -107,6 +110,20 @@ class InvalidArgument(RequestError):
 
 class UnsupportedOperation(RequestError):
     type = "unsupported_operation"
+
+
+class InvalidAlias(RequestError):
+    code = "invalid_alias"
+
+
+class AliasConflict(RequestError):
+    status = 409
+    code = "alias_conflict"
+
+
+class AliasNotFound(RequestError):
+    status = 404
+    code = "alias_not_found"
 
 
 class ContextLengthExceeded(RequestError):

@@ -1,0 +1,196 @@
+"""GGUF files that lie in a folder of the person's own: offered as they are, never downloaded, changed or deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from lemonade.model import Model
+from lemonade.system.hardware import GIB
+
+log = logging.getLogger("lemonade.catalog")
+
+#: Files of a series: `model-00001-of-00003.gguf`.
+SHARD = re.compile(r"[-._](\d{5})-of-(\d{5})$")
+
+#: A quantisation inside a file name, as model authors write it.
+QUANT = re.compile(
+    r"(?:^|[-._])((?:UD[-_])?(?:I?Q\d+(?:_\d|_K)?(?:_(?:M|S|L|XL|XXL|XS|XXS|NL))?|BF16|F16|F32|MXFP\d+(?:_MOE)?))(?=[-._]|$)",
+    re.IGNORECASE,
+)
+
+#: Seconds between looks at the folder where the system cannot tell of changes (network drives, say).
+POLL_SECONDS = 5.0
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One scan.
+
+    Attributes:
+        models: by bare name.
+        folders: the name of a folder that gave several models, to the first of them.
+    """
+
+    models: dict[str, Model] = {}
+    folders: dict[str, str] = {}
+
+
+def scan(root: Path) -> Found:
+    """Every model below `root`. A folder that does not exist holds none; what cannot be read is passed over."""
+    models: dict[str, Model] = {}
+    folders: dict[str, str] = {}
+    by_folder: dict[Path, list[Path]] = {}
+    for path in _gguf_files(root):
+        by_folder.setdefault(path.parent, []).append(path)
+    for folder, files in sorted(by_folder.items()):
+        main = sorted(path for path in files if "mmproj" not in path.name.lower())
+        projectors = sorted(path for path in files if "mmproj" in path.name.lower())
+        if not main:
+            continue
+        groups = _series(main)
+        if folder == root:
+            for stem, series in groups.items():
+                _add(models, stem, folder.name, series, None)
+            continue
+        projector = projectors[0].name if projectors else None
+        if len(groups) > 1 and _all_distinct(groups):
+            names = [_add(models, stem, folder.name, series, projector) for stem, series in groups.items()]
+            folders[folder.name] = names[0]
+        else:
+            _add(models, folder.name, folder.parent.name, main, projector, checkpoint=folder)
+    return Found(models, folders)
+
+
+def _gguf_files(root: Path) -> Iterator[Path]:
+    for directory, subdirectories, names in os.walk(root, followlinks=False):
+        subdirectories[:] = sorted(name for name in subdirectories if not name.startswith("."))
+        for name in names:
+            path = Path(directory, name)
+            if name.lower().endswith(".gguf") and not name.startswith(".") and os.access(path, os.R_OK):
+                yield path
+
+
+def _series(files: list[Path]) -> dict[str, list[Path]]:
+    """Stem without the shard's number, to the files of the series."""
+    groups: dict[str, list[Path]] = {}
+    for path in files:
+        groups.setdefault(SHARD.sub("", path.stem), []).append(path)
+    return groups
+
+
+def _all_distinct(groups: dict[str, list[Path]]) -> bool:
+    tokens = [match[1].upper() if (match := QUANT.search(stem)) else None for stem in groups]
+    return None not in tokens and len(set(tokens)) == len(tokens)
+
+
+def _add(
+    models: dict[str, Model],
+    name: str,
+    prefix: str,
+    files: list[Path],
+    projector: str | None,
+    *,
+    checkpoint: Path | None = None,
+) -> str:
+    if name in models:
+        name = f"{prefix}-{name}"
+    number, free = 2, name
+    while free in models:
+        free, number = f"{name}-{number}", number + 1
+    checkpoints = {"main": str(checkpoint or files[0])}
+    if projector:
+        checkpoints["mmproj"] = projector
+    models[free] = Model(
+        name=free,
+        recipe="llamacpp",
+        origin="extra",
+        checkpoints=checkpoints,
+        labels=("custom", "chat", "vision") if projector else ("custom", "chat"),
+        size=sum(_size(path) for path in files) / GIB,
+        suggested=True,
+        source="extra_models_dir",
+    )
+    return free
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+class ExtraModels:
+    """The models of the folder that `directory()` names; scanned once and again after each change.
+
+    Args:
+        directory: the folder, or None when there is none; asked anew each time, as the setting may change.
+    """
+
+    def __init__(self, directory: Callable[[], Path | None]) -> None:
+        self._directory = directory
+        self._scanned: Path | None = None
+        self._found = Found()
+        self._stale = True
+        #: Grows each time other models were found.
+        self.version = 0
+
+    def found(self) -> Found:
+        """What the folder holds, as far as the last change that was noticed."""
+        root = self._directory()
+        if self._stale or root != self._scanned:
+            # Before the scan: a change that is noticed during it must not be lost.
+            self._stale = False
+            self._scanned = root
+            found = scan(root.absolute()) if root is not None else Found()
+            if found != self._found:
+                self._found = found
+                self.version += 1
+        return self._found
+
+    def changed(self) -> None:
+        """Makes the next look scan the folder."""
+        self._stale = True
+
+    async def watch(self, notify: Callable[[], None] = lambda: None, *, poll_seconds: float = POLL_SECONDS) -> None:
+        """Runs until it is cancelled; calls `notify` after each change in the folder, also of the folder itself."""
+        while True:
+            root = self._directory()
+            if root is None or not root.is_dir():
+                await asyncio.sleep(poll_seconds)
+                if (self._directory() or root) != root or (root is not None and root.is_dir()):
+                    self.changed()
+                    notify()
+                continue
+            stop = asyncio.Event()
+            follower = asyncio.ensure_future(self._follow_setting(root, stop, poll_seconds))
+            try:
+                await self._watch_folder(root, stop, notify)
+            except Exception as error:  # noqa: BLE001 - watching is a convenience; the folder is polled instead
+                log.warning("%s cannot be watched (%s); it is looked at every %g s", root, error, poll_seconds)
+                await asyncio.sleep(poll_seconds)
+            finally:
+                stop.set()
+                follower.cancel()
+            self.changed()
+            notify()
+
+    async def _watch_folder(self, root: Path, stop: asyncio.Event, notify: Callable[[], None]) -> None:
+        import watchfiles  # a compiled module that only people with such a folder need
+
+        # Changes in the middle of a long copy are merged: a scan per 400 ms at most.
+        async for changes in watchfiles.awatch(root, stop_event=stop, step=100, debounce=400, rust_timeout=1000):
+            if any(path.lower().endswith(".gguf") or "." not in Path(path).name for _, path in changes):
+                self.changed()
+                notify()
+
+    async def _follow_setting(self, root: Path, stop: asyncio.Event, poll_seconds: float) -> None:
+        while self._directory() == root and root.is_dir():
+            await asyncio.sleep(poll_seconds)
+        stop.set()
