@@ -1,0 +1,85 @@
+"""What an engine is to the floors above: something that says where it can run and how it is started.
+
+A recipe is one folder with one class that follows `Engine`, and one line in `table.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from lemonade.model import Model
+
+#: As the wire names them: `installed` runs now, `installable` after one command, `unsupported` never on this machine.
+BackendState = Literal["installed", "installable", "unsupported"]
+
+
+class Backend(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to run a recipe on this machine.
+
+    Attributes:
+        name: `cpu`, `system`, `vulkan`, …, as the option `<recipe>_backend` takes it.
+        devices: the kinds of device that it computes on (`cpu`, `gpu`, `npu`), the preferred one first.
+        message: why it is not `installed`, or what would install it; empty when there is nothing to say.
+        version: of the engine, empty when unknown.
+    """
+
+    name: str
+    devices: tuple[str, ...]
+    state: BackendState
+    message: str = ""
+    version: str = ""
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """A child process that is about to exist. It will serve HTTP on 127.0.0.1.
+
+    Attributes:
+        name: the engine's name in logs and errors (`llama-server`).
+        argv: program and arguments, no shell.
+        env: variables on top of the daemon's own environment.
+        port: TCP port on loopback that the child is told to listen on.
+        health_path: answers 2xx as soon as the child takes requests.
+        backend: name of the `Backend` chosen.
+        device: kind of device it computes on, as `/health` shows it.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    port: int
+    env: dict[str, str] = {}
+    health_path: str = "/health"
+    backend: str = ""
+    device: str = "cpu"
+
+
+class Engine(Protocol):
+    """How the models of one recipe run."""
+
+    recipe: str
+
+    def backends(self) -> list[Backend]:
+        """All backends in order of preference, each with its state on this machine. The first `installed` one is
+        what `auto` means. Quick: looks at this machine only, never at the network."""
+        ...
+
+    def plan(
+        self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
+    ) -> Launch:
+        """The child process that serves `model`. Starts nothing.
+
+        Args:
+            files: role (`main`, `mmproj`, `draft`, …) to what is on the disk.
+            options: every option of the recipe, resolved; `ctx_size` in tokens.
+            alias: the name by which the engine calls the model in its answers.
+            port: TCP port on loopback.
+
+        Raises:
+            ModelLoadRefused: the model can never be loaded as asked.
+            ModelLoadError: a backend or a file is not there.
+            InvalidArgument: an option cannot hold.
+        """
+        ...
