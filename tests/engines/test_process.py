@@ -15,12 +15,12 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.engines.launching import fake_launch
 
 from lemonade.engines.engine import Launch
 from lemonade.engines.ports import PortLost, take_port
 from lemonade.engines.process import LINE_BYTES, EngineProcess
 from lemonade.errors import ModelLoadError
-from tests.engines.launching import fake_launch
 
 ROOT = Path(__file__).parents[2]
 
@@ -211,8 +211,8 @@ async def test_descriptors_of_the_daemon_do_not_leak_into_an_engine(tmp_path: Pa
     with (tmp_path / "secret").open("w") as held:
         os.set_inheritable(held.fileno(), True)
         async with running() as process:
-            names = [os.readlink(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir() if entry.exists()]
-            assert str(tmp_path / "secret") not in names
+            opened = [entry.resolve() for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
+            assert tmp_path / "secret" not in opened
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

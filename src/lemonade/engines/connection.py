@@ -167,6 +167,7 @@ class Reply:
 
             if not isinstance(error, aiohttp.ClientError | OSError):
                 raise
+            self.close()
             raise await self._connection._lost(error) from error
 
     def close(self) -> None:
