@@ -1,0 +1,152 @@
+"""The programs `lemonade` and `lemond`: their commands, and the one place where a failure becomes a line.
+
+Command modules import what they use inside their functions, so that `--help` and the shell's completion stay quick.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from lemonade import __version__
+from lemonade.cli import config, delete, load, logs, pin, pull, run, serve, status, unload
+from lemonade.cli import list as listing
+from lemonade.cli.target import Target
+from lemonade.cli.terminal import fail
+from lemonade.errors import LemonadeError
+
+EXAMPLES = """
+lemonade run Qwen3-0.6B-GGUF "Why is the sky blue?"
+lemonade list --downloaded
+lemonade status --port 8000       --host, --port and --api-key may stand anywhere
+"""
+
+#: Options that belong before the command, and that everybody types behind it.
+GLOBAL_OPTIONS = ("--host", "--port", "--api-key")
+
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
+
+def epilog(examples: str) -> str:
+    """Examples below the options. The backspace tells the formatter to keep the lines as they are."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines())
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"lemonade {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("-v", "--version", callback=print_version, is_eager=True, help="Show the version and exit.")
+]
+
+
+# Rich would make prettier help pages for 60 ms more each time.
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings=HELP_NAMES,
+    epilog=epilog(EXAMPLES),
+)
+
+
+@app.callback()
+def lemonade(
+    ctx: typer.Context,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Host or URL of the daemon (or LEMONADE_HOST); localhost.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=1, max=65535, help="Its port (or LEMONADE_PORT); 13305.")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Its API key (better: LEMONADE_API_KEY in the environment).")
+    ] = None,
+    version: Version = False,
+) -> None:
+    """Run language models on this machine and offer them to every program as the OpenAI API."""
+    ctx.obj = Target(host, port, api_key)
+
+
+config_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, context_settings=HELP_NAMES)
+config_app.callback(epilog=epilog(config.EXAMPLES))(config.config)
+config_app.command("set", epilog=epilog(config.SET_EXAMPLES))(config.set_config)
+
+app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
+app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)
+app.command("list", epilog=epilog(listing.EXAMPLES))(listing.list_models)
+app.command("load", epilog=epilog(load.EXAMPLES))(load.load)
+app.command("unload", epilog=epilog(unload.EXAMPLES))(unload.unload)
+app.command("status", epilog=epilog(status.EXAMPLES))(status.status)
+app.command("pin", epilog=epilog(pin.PIN_EXAMPLES))(pin.pin)
+app.command("unpin", epilog=epilog(pin.UNPIN_EXAMPLES))(pin.unpin)
+app.command("delete", epilog=epilog(delete.EXAMPLES))(delete.delete)
+app.add_typer(config_app, name="config")
+app.command("logs", epilog=epilog(logs.EXAMPLES))(logs.logs)
+app.command("serve", epilog=epilog(serve.EXAMPLES))(serve.serve)
+
+lemond_app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+lemond_app.command(context_settings=HELP_NAMES, epilog=epilog(serve.LEMOND_EXAMPLES))(serve.lemond)
+
+
+def main() -> None:
+    """The program `lemonade`. Exits with 0, 1 for a failure, 2 for a wrong command line, 130 after Ctrl-C."""
+    _call(app, "lemonade", arrange(sys.argv[1:]))
+
+
+def lemond() -> None:
+    """The program `lemond`: `lemonade serve` with the folders as arguments."""
+    _call(lemond_app, "lemond", sys.argv[1:])
+
+
+def arrange(arguments: Sequence[str]) -> list[str]:
+    """The command line as the parser wants it: global options first, and the two words of `--checkpoint ROLE WHERE`,
+    which the original takes, as one."""
+    front: list[str] = []
+    rest: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            rest += [word, *words]
+            break
+        if word in GLOBAL_OPTIONS and words:
+            front += [word, words.pop(0)]
+        elif word.partition("=")[0] in GLOBAL_OPTIONS:
+            front.append(word)
+        elif word == "--checkpoint" and len(words) > 1 and re.fullmatch(r"[a-z_]+", words[0]) and words[1][:1] != "-":
+            rest += [word, f"{words.pop(0)}={words.pop(0)}"]
+        else:
+            rest.append(word)
+    return front + rest
+
+
+def _call(program: typer.Typer, name: str, arguments: list[str]) -> None:
+    try:
+        program(args=arguments, prog_name=name)
+    except LemonadeError as error:
+        fail(_advice(error))
+        sys.exit(1)
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        sys.exit(1)
+
+
+def _advice(error: LemonadeError) -> str:
+    """The failure's message and what to do about it."""
+    if error.code == "no_daemon":
+        return f"{error.message} Start one on this machine with: lemonade serve"
+    if error.status == 401:
+        return f"{error.message} Set LEMONADE_API_KEY (LEMONADE_ADMIN_API_KEY for config and pin), or give --api-key."
+    return error.message
+
+
+if __name__ == "__main__":
+    main()

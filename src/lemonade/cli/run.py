@@ -1,0 +1,143 @@
+"""`lemonade run`: ask a model, from the first download to the last word."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from lemonade.cli import recipe
+from lemonade.cli.target import complete_model, target_of
+
+EXAMPLES = """
+lemonade run Qwen3-0.6B-GGUF                          a conversation: /help, Ctrl-C, Ctrl-D
+lemonade run Qwen3-0.6B-GGUF "Why is the sky blue?"   one answer, on stdout
+lemonade run Qwen3-0.6B-GGUF "Sum up:" - < notes.txt  the prompt, then the text
+git diff | lemonade run Qwen3-0.6B-GGUF --system "Write a commit message."
+"""
+
+
+def run(
+    ctx: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="As `lemonade list` names it.", autocompletion=complete_model)
+    ],
+    prompt: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROMPT", help="The question; `-` at the end adds what stdin holds."),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", "-s", metavar="TEXT", help="What the model is told first.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Longest answer, in tokens.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", metavar="T", min=0, help="0 is the likeliest word each time.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole answer object.")] = False,
+    ctx_size: recipe.CtxSize = None,
+    llamacpp: recipe.Llamacpp = None,
+    llamacpp_device: recipe.LlamacppDevice = None,
+    llamacpp_args: recipe.LlamacppArgs = None,
+    merge_args: recipe.MergeArgs = None,
+    pinned: recipe.Pinned = None,
+    save_options: recipe.SaveOptions = False,
+) -> None:
+    """Ask a model; without a prompt, talk to it.
+
+    Starts a daemon if none runs, downloads the model if it is not here, and prints the answer as it comes. Nothing but
+    the answer goes to stdout.
+    """
+    question = _question(prompt or [])
+    if question is not None and not question.strip():
+        raise typer.BadParameter("The prompt is empty.", param_hint="PROMPT")
+    if question is None and as_json:
+        raise typer.BadParameter("--json needs a prompt.", param_hint="--json")
+
+    from lemonade.cli.daemon import ensure
+    from lemonade.cli.download import fetch_missing
+
+    client = ensure(target_of(ctx))
+    fetch_missing(client, model)
+    load = recipe.load_body(
+        model,
+        ctx_size=ctx_size,
+        llamacpp=llamacpp,
+        llamacpp_device=llamacpp_device,
+        llamacpp_args=llamacpp_args,
+        merge_args=merge_args,
+        pinned=pinned,
+        save_options=save_options,
+    )
+    if len(load) > 1:
+        client.post("/v1/load", load)
+    said = {"max_tokens": max_tokens, "temperature": temperature}
+    limits = {key: value for key, value in said.items() if value is not None}
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if question is None:
+        from lemonade.cli.chat import Chat
+
+        Chat(client, model, system=_clean(system), limits=limits).talk()
+        return
+    messages: list[dict[str, Any]] = [{"role": "user", "content": question}]
+    if system:
+        messages.insert(0, {"role": "system", "content": _clean(system)})
+    request = {"model": model, "messages": messages, **limits}
+    if as_json:
+        from lemonade.cli.terminal import print_json
+
+        print_json(client.post("/v1/chat/completions", request))
+        return
+    from lemonade.cli.answer import Answer, show
+
+    show(Answer(client, request), model)
+
+
+def _question(words: list[str]) -> str | None:
+    """The prompt of the arguments, of stdin, or of both; None when a person is to be asked."""
+    if words and words[-1] == "-":
+        return "\n\n".join(filter(None, [" ".join(map(_text, words[:-1])), _piped()]))
+    if words:
+        if _is_waiting(sys.stdin.fileno()):
+            from lemonade.cli.terminal import note
+
+            note("Note: what stdin holds is not read, because there is a prompt. End the prompt with - to add it.")
+        return " ".join(map(_text, words))
+    if sys.stdin.isatty():
+        return None
+    return _piped()
+
+
+def _piped() -> str:
+    return sys.stdin.buffer.read().decode("utf-8", "replace").strip()
+
+
+def _is_waiting(stdin: int) -> bool:
+    """Whether somebody piped something in. A look, not a read: a pipe that nobody writes to must not stop us."""
+    if os.name != "posix" or not stat.S_ISFIFO(os.fstat(stdin).st_mode):
+        return False
+    readable, _, _ = select.select([stdin], [], [], 0)
+    if not readable:
+        return False
+    # An end of file is readable, too.
+    import array
+    import fcntl
+    import termios
+
+    count = array.array("i", [0])
+    fcntl.ioctl(stdin, termios.FIONREAD, count)
+    return count[0] > 0
+
+
+def _text(argument: str) -> str:
+    """An argument as Unicode; bytes that are no UTF-8 become replacement characters."""
+    return os.fsencode(argument).decode("utf-8", "replace")
+
+
+def _clean(argument: str | None) -> str:
+    return _text(argument) if argument else ""
