@@ -1,0 +1,96 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
+from lemonade.api.exchange import Exchange
+from lemonade.inference.chat import ChatRequest, check_model, check_reply, shape
+from lemonade.inference.relay import EngineRequest, forward
+
+
+class ChatMessage(msgspec.Struct):
+    """The assistant's message."""
+
+    role: Annotated[str, Meta(description="Always `assistant`.")]
+    content: Annotated[str | None, Meta(description="The text.")]
+    reasoning_content: Annotated[str | None, Meta(description="Models that reason only: what the model thought.")] = (
+        None
+    )
+    tool_calls: Annotated[list[dict[str, Any]] | None, Meta(description="Calls to the request's tools.")] = None
+
+
+class ChatChoice(msgspec.Struct):
+    """One answer."""
+
+    index: Annotated[int, Meta(description="Position in `choices`.")]
+    message: Annotated[ChatMessage, Meta(description="The message.")]
+    finish_reason: Annotated[str | None, Meta(description="Why it ended: `stop`, `length` or `tool_calls`.")]
+
+
+class Usage(msgspec.Struct):
+    """Token counts of a request."""
+
+    prompt_tokens: Annotated[int, Meta(description="Tokens in the prompt.")]
+    completion_tokens: Annotated[int, Meta(description="Tokens generated.")]
+    total_tokens: Annotated[int, Meta(description="The sum of both.")]
+    prompt_tokens_details: Annotated[
+        dict[str, Any] | None, Meta(description="Breakdown, such as `cached_tokens`, when the engine tells it.")
+    ] = None
+
+
+class ChatCompletion(msgspec.Struct):
+    """A whole answer. With `stream` it comes as `chat.completion.chunk` events that end with `data: [DONE]`."""
+
+    id: Annotated[str, Meta(description="Identifier of the completion.")]
+    object: Annotated[str, Meta(description="Always `chat.completion`.")]
+    created: Annotated[int, Meta(description="Unix time.")]
+    model: Annotated[str, Meta(description="The model, as the request named it.")]
+    choices: Annotated[list[ChatChoice], Meta(description="The answers.")]
+    usage: Annotated[Usage | None, Meta(description="Token counts.")] = None
+    timings: Annotated[dict[str, Any] | None, Meta(description="Speed of prompt and generation, from llama.cpp.")] = (
+        None
+    )
+    system_fingerprint: Annotated[str | None, Meta(description="The engine's build.")] = None
+
+
+async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
+    services = exchange.services
+    model = services.catalog.find(body.model)
+    check_model(model)
+    request = EngineRequest(
+        path="/v1/chat/completions",
+        body=shape(body, exchange.raw),
+        asked=body.model,
+        alias=model.name,
+        stream=body.stream is True,
+        options=body.load_options,
+        check=check_reply,
+    )
+    await forward(services.residency, model, request, exchange)
+
+
+CHAT_COMPLETIONS = Endpoint(
+    id="openai.chat_completions",
+    method="POST",
+    path="/chat/completions",
+    summary="Generate the next message of a conversation",
+    description=(
+        "Downloads and loads the model if it is not loaded. Arguments that are not listed go to the engine untouched; "
+        "`null` counts as absent. A stream is silent for at most a second: then it carries a comment."
+    ),
+    body=ChatRequest,
+    response=ChatCompletion,
+    streams=True,
+    errors=(
+        ErrorRow(400, None, "The model is not an LLM."),
+        ErrorRow(400, "context_length_exceeded", "The conversation does not fit into the model's context."),
+        *LOAD_ERRORS,
+        *ENGINE_ERRORS,
+    ),
+    handler=chat_completions,
+)

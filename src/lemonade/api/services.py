@@ -1,0 +1,38 @@
+"""What the handlers work with; the composition root fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lemonade.api.openai.models import Listing
+
+if TYPE_CHECKING:
+    from lemonade.api.endpoint import Endpoint
+    from lemonade.catalog.catalog import Catalog
+    from lemonade.catalog.options import Options
+    from lemonade.engines.table import Engines
+    from lemonade.hub.downloads import Downloads
+    from lemonade.hub.store import Store
+    from lemonade.paths import Paths
+    from lemonade.residency.manager import Residency
+    from lemonade.settings import Settings
+
+
+@dataclass(kw_only=True)
+class Services:
+    """The open services of one daemon, in the order in which they were opened."""
+
+    paths: Paths
+    settings: Settings
+    store: Store
+    catalog: Catalog
+    options: Options
+    downloads: Downloads
+    engines: Engines
+    residency: Residency
+    #: Asks the daemon to stop, after the answer that is being given.
+    stop: Callable[[], None]
+    endpoints: tuple[Endpoint, ...] = ()
+    model_listing: Listing = field(default_factory=Listing)

@@ -1,0 +1,193 @@
+"""The composition root: opens the services in order, serves the API, closes them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from lemonade import __version__
+from lemonade.api.application import Application
+from lemonade.api.guard import Guard
+from lemonade.api.services import Services
+from lemonade.api.table import ENDPOINTS
+from lemonade.catalog.catalog import Catalog
+from lemonade.catalog.options import Options
+from lemonade.engines.engine import Launch
+from lemonade.engines.table import Engines
+from lemonade.errors import LemonadeError
+from lemonade.hub.downloads import Downloads
+from lemonade.hub.store import Store
+from lemonade.listener import Listener, address
+from lemonade.model import Model
+from lemonade.paths import Paths, models_directory
+from lemonade.residency.manager import Residency
+from lemonade.settings import Settings
+from lemonade.system.hardware import Hardware
+from lemonade.system.logs import Logs
+
+logger = logging.getLogger("lemonade.app")
+
+
+def run(settings: Settings, paths: Paths, *, env: Mapping[str, str] = os.environ) -> int:
+    """Runs a daemon until SIGTERM, SIGINT or `/internal/shutdown`.
+
+    Returns:
+        The exit status: 0, or 1 when it could not start, after one line on stderr.
+    """
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(serve(settings, paths, env=env))
+    except LemonadeError as error:
+        print(f"lemonade: {error.message}", file=sys.stderr)
+        return 1
+
+
+async def serve(
+    settings: Settings,
+    paths: Paths,
+    *,
+    env: Mapping[str, str] = os.environ,
+    on_ready: Callable[[str], None] | None = None,
+) -> int:
+    """The daemon as a coroutine, for a program that embeds it.
+
+    Args:
+        on_ready: called with the address once requests are taken; prints it if None.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
+    with Logs.open(settings, paths) as logs:
+        for problem in settings.problems:
+            logger.warning(problem)
+        guard = Guard(settings, env)
+        logs.hide(guard.secrets)
+        async with open_services(settings, paths, env=env) as services:
+            listener = Listener(Application(ENDPOINTS, services, guard), settings["host"], settings["port"])
+            services.stop = listener.stop
+            settings.subscribe(lambda changed: _follow(listener, settings, changed))
+            with _signals(listener.stop):
+                where = address(settings["host"], settings["port"])
+                asyncio.get_running_loop().call_soon(_announce, where, on_ready)
+                # What is here now stays: the collector need not walk through it again and again.
+                gc.collect()
+                gc.freeze()
+                await listener.run_until_stopped()
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def open_services(
+    settings: Settings, paths: Paths, *, env: Mapping[str, str] = os.environ
+) -> AsyncIterator[Services]:
+    """The services of one daemon, closed again at the end."""
+    store = Store(models_directory(env, settings["models_dir"]))
+    hardware = Hardware.detect()
+    engines = Engines(settings)
+    catalog = Catalog(paths=paths, settings=settings, hardware=hardware, store=store, unsupported=engines.unsupported)
+    options = Options(settings=settings, catalog=catalog, hardware=hardware, store=store)
+    downloads = Downloads(store, settings=settings)
+    loader = Loader(store=store, catalog=catalog, options=options, downloads=downloads, engines=engines)
+    residency = Residency(loader, settings, env=env)
+    services = Services(
+        paths=paths,
+        settings=settings,
+        store=store,
+        catalog=catalog,
+        options=options,
+        downloads=downloads,
+        engines=engines,
+        residency=residency,
+        stop=lambda: None,
+        endpoints=ENDPOINTS,
+    )
+    watcher = asyncio.create_task(catalog.watch())
+    try:
+        yield services
+    finally:
+        watcher.cancel()
+        await asyncio.gather(residency.close(), downloads.close(), watcher, return_exceptions=True)
+
+
+class Loader:
+    """What residency asks of the floors below it."""
+
+    def __init__(
+        self, *, store: Store, catalog: Catalog, options: Options, downloads: Downloads, engines: Engines
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._options = options
+        self._downloads = downloads
+        self._engines = engines
+
+    async def fetch(self, model: Model) -> None:
+        if not self._store.is_downloaded(model):
+            await self._downloads.ensure(model)
+            self._catalog.changed()
+
+    def options(self, model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self._options.resolve(model, request)
+
+    def device(self, model: Model, options: Mapping[str, Any]) -> str:
+        return self._engines.get(model.recipe).device(options)
+
+    def sized(self, model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
+        if "ctx_size" not in options:
+            return dict(options)
+        return {**options, "ctx_size": self._options.context_size(model, options)}
+
+    def launch(self, model: Model, options: Mapping[str, Any], port: int) -> Launch:
+        files = {role: path for role, path in self._store.locate(model).items() if path is not None}
+        return self._engines.get(model.recipe).plan(model, files, options, alias=model.name, port=port)
+
+
+def _announce(where: str, on_ready: Callable[[str], None] | None) -> None:
+    logger.info("Lemonade %s listens on %s", __version__, where)
+    if on_ready is not None:
+        on_ready(where)
+    else:
+        print(f"Lemonade {__version__} is ready at {where}", flush=True)
+
+
+def _follow(listener: Listener, settings: Settings, changed: Mapping[str, Any]) -> None:
+    if "host" in changed or "port" in changed:
+        listener.move(settings["host"], settings["port"])
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Any:
+    """Calls `stop` on SIGTERM and SIGINT."""
+    wanted = (signal.SIGTERM, signal.SIGINT)
+    loop = asyncio.get_running_loop()
+    try:
+        for one in wanted:
+            loop.add_signal_handler(one, stop)
+        restore = [lambda one=one: loop.remove_signal_handler(one) for one in wanted]
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Windows has no signal handlers on the loop; a thread of an embedding program may set none.
+        try:
+            before = [(one, signal.signal(one, lambda *_: loop.call_soon_threadsafe(stop))) for one in wanted]
+        except ValueError:
+            before = []
+        restore = [lambda pair=pair: signal.signal(*pair) for pair in before]
+    try:
+        yield
+    finally:
+        for undo in restore:
+            undo()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,278 @@
+"""A chat request: what it may hold, and the bytes that llama.cpp is sent for it.
+
+Most requests go to the engine as they came. The body is decoded whole and encoded again only when something has to
+change.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from lemonade.errors import InvalidArgument, UnsupportedOperation
+from lemonade.model import Model
+
+#: Bounds in a tool's JSON schema from which llama.cpp's grammar explodes (it unrolls repetitions); dropped at or above.
+MAX_SCHEMA_LENGTH = 2000
+MAX_SCHEMA_ITEMS = 2001
+
+Count = Annotated[int, Meta(ge=1)]
+
+
+class Message(msgspec.Struct):
+    """One message of a conversation."""
+
+    role: Annotated[str, Meta(description="`system`, `developer`, `user`, `assistant` or `tool`.", min_length=1)]
+    content: Annotated[
+        str | list[dict[str, Any]] | None,
+        Meta(description="The text, or an array of parts such as `text`, `image_url` and `input_audio`."),
+    ] = None
+    tool_calls: Annotated[
+        list[dict[str, Any]] | None, Meta(description="Calls that the assistant made in this turn.")
+    ] = None
+
+
+class FunctionChoice(msgspec.Struct):
+    """The function that must be called."""
+
+    name: str
+
+
+class ToolChoice(msgspec.Struct):
+    """A tool that must be called."""
+
+    function: FunctionChoice
+    type: str = "function"
+
+
+class ChatRequest(msgspec.Struct):
+    """Arguments that are not listed go to the engine untouched; `null` counts as absent."""
+
+    messages: Annotated[
+        list[Message],
+        Meta(min_length=1, description="The conversation so far: each message has a `role` and `content`."),
+    ]
+    model: Annotated[str, Meta(description="The model to run; downloaded and loaded on first use.")]
+    stream: Annotated[
+        bool | UnsetType | None, Meta(description="`true` sends the answer as server-sent events while it is made.")
+    ] = UNSET
+    stream_options: Annotated[
+        dict[str, Any] | UnsetType | None,
+        Meta(description='`{"include_usage": true}` adds a last chunk with the token counts.'),
+    ] = UNSET
+    stop: Annotated[
+        str | list[str] | UnsetType | None,
+        Meta(description="Text that ends the answer, as a string or an array; it is left out of the answer."),
+    ] = UNSET
+    logprobs: Annotated[
+        bool | UnsetType | None, Meta(description="`true` returns the log probability of each output token.")
+    ] = UNSET
+    top_logprobs: Annotated[
+        Annotated[int, Meta(ge=0)] | UnsetType | None, Meta(description="How many alternatives to return per token.")
+    ] = UNSET
+    n: Annotated[Count | UnsetType | None, Meta(description="How many answers to make.")] = UNSET
+    temperature: Annotated[float | UnsetType | None, Meta(description="Sampling temperature.")] = UNSET
+    repeat_penalty: Annotated[
+        float | UnsetType | None, Meta(description="1.0 applies no penalty; higher values discourage repetition.")
+    ] = UNSET
+    frequency_penalty: Annotated[
+        float | UnsetType | None,
+        Meta(description="-2.0 to 2.0: positive values discourage tokens by how often they have appeared."),
+    ] = UNSET
+    presence_penalty: Annotated[
+        float | UnsetType | None, Meta(description="-2.0 to 2.0: positive values discourage tokens that have appeared.")
+    ] = UNSET
+    seed: Annotated[int | UnsetType | None, Meta(description="Random seed for a reproducible answer.")] = UNSET
+    top_k: Annotated[int | UnsetType | None, Meta(description="Sample from the most likely K tokens.")] = UNSET
+    top_p: Annotated[
+        float | UnsetType | None,
+        Meta(description="Sample from the tokens that make up this much probability, 0.0 to 1.0."),
+    ] = UNSET
+    tools: Annotated[list[dict[str, Any]] | UnsetType | None, Meta(description="Tools that the model may call.")] = (
+        UNSET
+    )
+    tool_choice: Annotated[
+        str | ToolChoice | UnsetType | None,
+        Meta(description="`auto`, `none`, `required`, or an object that names the one function to call."),
+    ] = UNSET
+    parallel_tool_calls: Annotated[
+        bool | UnsetType | None, Meta(description="Whether one answer may hold several tool calls.")
+    ] = UNSET
+    response_format: Annotated[
+        dict[str, Any] | UnsetType | None,
+        Meta(description='The form of the answer, such as `{"type": "json_object"}` or a `json_schema`.'),
+    ] = UNSET
+    max_tokens: Annotated[Count | UnsetType | None, Meta(description="Most tokens to generate.")] = UNSET
+    max_completion_tokens: Annotated[
+        Count | UnsetType | None,
+        Meta(description="OpenAI's newer name for `max_tokens`; send one of the two."),
+    ] = UNSET
+    enable_thinking: Annotated[
+        bool | UnsetType | None, Meta(description="Extension: `false` turns reasoning off on models that reason.")
+    ] = UNSET
+    thinking: Annotated[
+        bool | dict[str, Any] | UnsetType | None,
+        Meta(description='Extension: `false` or `{"type": "disabled"}`, as `enable_thinking`, which wins over it.'),
+    ] = UNSET
+    ctx_size: Annotated[
+        Annotated[int, Meta(ge=-1)] | UnsetType | None,
+        Meta(description="Extension: context size to load the model with, if this request loads it."),
+    ] = UNSET
+
+    @property
+    def load_options(self) -> dict[str, Any]:
+        """The options that count if this request is what loads the model."""
+        return {"ctx_size": self.ctx_size} if isinstance(self.ctx_size, int) else {}
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether reasoning was asked for or refused; None when nothing was said."""
+        if isinstance(self.enable_thinking, bool):
+            return self.enable_thinking
+        if isinstance(self.thinking, bool):
+            return self.thinking
+        if isinstance(self.thinking, dict):
+            return self.thinking.get("type") != "disabled"
+        return None
+
+
+def check_model(model: Model) -> None:
+    """Raises UnsupportedOperation unless `model` is an LLM; asked before it is loaded."""
+    if model.mode != "chat" and not model.is_collection:
+        error = UnsupportedOperation(
+            "This model does not support chat completion. Only LLM models support this endpoint.", param="model"
+        )
+        error.type = "invalid_request_error"
+        raise error
+
+
+def shape(request: ChatRequest, raw: bytes) -> bytes:
+    """The body for llama.cpp: `raw` itself when nothing has to change.
+
+    Raises:
+        InvalidArgument: `tool_choice` names a function that `tools` does not offer.
+    """
+    if not _must_change(request):
+        return raw
+    body: dict[str, Any] = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
+    _apply_thinking(request, body)
+    if "max_completion_tokens" in body:
+        body.setdefault("max_tokens", body["max_completion_tokens"])
+    if isinstance(request.tool_choice, ToolChoice):
+        _require(request.tool_choice.function.name, body)
+    if "tools" in body:
+        body["tools"] = [_without_explosions(tool) for tool in body["tools"]]
+    body["messages"] = [_normal(message) for message in body["messages"]]
+    return msgspec.json.encode(body)
+
+
+def _must_change(request: ChatRequest) -> bool:
+    for name in request.__struct_fields__:
+        if getattr(request, name) is None:
+            return True
+    return (
+        request.enable_thinking is not UNSET
+        or request.thinking is not UNSET
+        or request.max_completion_tokens is not UNSET
+        or isinstance(request.tool_choice, ToolChoice)
+        or (isinstance(request.tools, list) and any(_explodes(tool) for tool in request.tools))
+        or any(message.content is None or message.role == "developer" for message in request.messages)
+    )
+
+
+def _apply_thinking(request: ChatRequest, body: dict[str, Any]) -> None:
+    body.pop("enable_thinking", None)
+    body.pop("thinking", None)
+    if request.thinks is not False:
+        return
+    body["reasoning_effort"] = "none"
+    arguments = body.setdefault("chat_template_kwargs", {})
+    if isinstance(arguments, dict):
+        arguments["enable_thinking"] = False
+    # Models of the Qwen 3 family obey the switch inside the text where their template has none.
+    for message in reversed(body["messages"]):
+        if message.get("role") == "user" and isinstance(message.get("content"), str):
+            message["content"] = f"/no_think\n{message['content']}"
+            break
+
+
+def _require(name: str, body: dict[str, Any]) -> None:
+    """Offers only the tool that must be called and requires a call, since llama.cpp reads a named choice as `auto`."""
+    tools = [tool for tool in body.get("tools", []) if tool.get("function", {}).get("name") == name]
+    if not tools:
+        raise InvalidArgument(
+            f"'tool_choice' names the function '{name}', which 'tools' does not offer.", param="tool_choice"
+        )
+    body["tools"] = tools
+    body["tool_choice"] = "required"
+
+
+def _normal(message: dict[str, Any]) -> dict[str, Any]:
+    """A message as chat templates expect it: they know `system`, not `developer`, and fail on a missing content."""
+    if message.get("role") == "developer":
+        message["role"] = "system"
+    if message.get("content") is None and not message.get("tool_calls"):
+        message["content"] = ""
+    return message
+
+
+def _explodes(node: Any) -> bool:
+    if isinstance(node, dict):
+        return any(_is_explosion(key, value) or _explodes(value) for key, value in node.items())
+    return isinstance(node, list) and any(_explodes(item) for item in node)
+
+
+def _without_explosions(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_explosions(value) for key, value in node.items() if not _is_explosion(key, value)}
+    if isinstance(node, list):
+        return [_without_explosions(item) for item in node]
+    return node
+
+
+def _is_explosion(key: str, value: Any) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    if key in ("minLength", "maxLength"):
+        return value >= MAX_SCHEMA_LENGTH
+    return key in ("minItems", "maxItems") and value >= MAX_SCHEMA_ITEMS
+
+
+class _ReplyMessage(msgspec.Struct):
+    role: str
+    content: str | UnsetType | None = UNSET
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _ReplyMessage
+
+
+class _Reply(msgspec.Struct):
+    choices: Annotated[list[_Choice], Meta(min_length=1)]
+    model: str = ""
+
+
+_reply_decoder = msgspec.json.Decoder(_Reply)
+
+
+def check_reply(body: bytes, asked: str) -> bytes:
+    """The engine's whole answer as a client may see it: at least one choice with a role and a content, and the model's
+    name as it was asked for. The bytes are the engine's own when that holds already.
+
+    Raises:
+        msgspec.MsgspecError: the answer is no chat completion.
+    """
+    reply = _reply_decoder.decode(body)
+    complete = all(choice.message.content or choice.message.tool_calls for choice in reply.choices)
+    if complete and reply.model == asked:
+        return body
+    tree = msgspec.json.decode(body)
+    tree["model"] = asked
+    for choice in tree["choices"]:
+        message = choice["message"]
+        if message.get("content") is None:
+            message["content"] = None if message.get("tool_calls") else ""
+    return msgspec.json.encode(tree)

@@ -1,0 +1,250 @@
+"""The way of an engine's answer to the client.
+
+An answer in one piece is checked and passed on. A stream is passed on event by event, byte for byte; it is looked into
+only where it must be: at its first event, at its end, and where the model's name has to be the one that was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from lemonade.errors import ContextLengthExceeded, EngineError, EngineLost, EngineReplied, EngineSilent, RequestError
+
+if TYPE_CHECKING:
+    from lemonade.engines.connection import Reply
+    from lemonade.model import Model
+    from lemonade.residency.manager import Lease, Residency
+
+logger = logging.getLogger("lemonade.inference")
+
+#: Seconds without a byte after which a stream gets a comment, so that proxies and clients do not give it up.
+PING_AFTER = 1.0
+PING = b": ping\n\n"
+DONE = b"data: [DONE]\n\n"
+#: Most bytes of an engine's error that are read.
+MAX_ERROR = 64 * 1024
+#: Beginnings of a well-formed event; anything else is an engine's error that slipped into the stream unframed.
+_FIELDS = (b"data:", b"event:", b":", b"id:", b"retry:")
+_CONTEXT_OVERFLOW = ("exceeds the available context size", "context length exceeded")
+
+
+class Sink(Protocol):
+    """Where the answer goes; an HTTP exchange is one."""
+
+    started: bool
+
+    async def start(self) -> None: ...
+    async def write(self, data: bytes) -> None: ...
+    async def end(self, data: bytes = b"") -> None: ...
+    async def reply(self, body: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class EngineRequest:
+    """What an engine is asked.
+
+    Attributes:
+        asked: the model's name as the client wrote it; answers carry it.
+        alias: the name that the engine was started under.
+        check: makes the whole answer fit for a client, or raises `msgspec.MsgspecError`.
+    """
+
+    path: str
+    body: bytes
+    asked: str
+    alias: str
+    stream: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    check: Callable[[bytes, str], bytes] = lambda body, asked: body
+
+
+async def forward(residency: Residency, model: Model, request: EngineRequest, sink: Sink) -> None:
+    """Runs `request` on `model` and gives the answer to `sink`.
+
+    An engine that is lost before it gave a byte is started anew and asked once more.
+
+    Raises:
+        LemonadeError: to be told to the client, by an event if `sink.started`.
+    """
+    for attempt in (1, 2):
+        relay = Relay(request, sink)
+        try:
+            async with residency.lease(model, options=request.options, streaming=request.stream) as lease:
+                await (relay.stream(lease) if request.stream else relay.answer(lease))
+                return
+        except EngineLost as error:
+            if attempt == 2 or relay.passed_on:
+                raise
+            logger.warning("%s; the request is sent once more", error.message)
+
+
+class Relay:
+    """One pass of one request through one engine."""
+
+    def __init__(self, request: EngineRequest, sink: Sink) -> None:
+        self._request = request
+        self._sink = sink
+        #: Whether a byte of the engine's answer went to the client, after which it cannot be replayed.
+        self.passed_on = False
+        self._rename: tuple[bytes, bytes] | None = None
+        if request.asked != request.alias:
+            self._rename = (
+                b'"model":' + msgspec.json.encode(request.alias),
+                b'"model":' + msgspec.json.encode(request.asked),
+            )
+
+    async def answer(self, lease: Lease) -> None:
+        """An answer in one piece."""
+        request = self._request
+        reply = await lease.connection.request("POST", request.path, request.body)
+        try:
+            if reply.status != 200:
+                raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
+            body = await reply.read()
+        finally:
+            reply.close()
+        try:
+            body = request.check(body, request.asked)
+        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+            raise EngineReplied(f"The engine's answer lacks what it must have: {error}.", status=502) from None
+        self.passed_on = True
+        await self._sink.reply(body)
+
+    async def stream(self, lease: Lease) -> None:
+        """A stream of events."""
+        reply = await self._open(lease)
+        try:
+            if reply.status != 200:
+                raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
+            await self._pass_on(lease, reply)
+        finally:
+            reply.close()
+
+    async def _open(self, lease: Lease) -> Reply:
+        """The engine's status line; llama.cpp sends it with the first token, which a long prompt delays."""
+        opening = asyncio.ensure_future(lease.connection.request("POST", self._request.path, self._request.body))
+        try:
+            while not (await asyncio.wait((opening,), timeout=PING_AFTER))[0]:
+                await self._ping()
+        except BaseException:
+            opening.cancel()
+            raise
+        return opening.result()
+
+    async def _pass_on(self, lease: Lease, reply: Reply) -> None:
+        sink = self._sink
+        held = b""
+        failed = False
+        while True:
+            try:
+                async with asyncio.timeout(PING_AFTER):
+                    chunk = await reply.chunk()
+            except TimeoutError:
+                await self._ping()
+                continue
+            if not chunk:
+                break
+            lease.touch()
+            data = held + chunk if held else chunk
+            if data.endswith(b"\n\n"):
+                held = b""
+            else:
+                cut = boundary(data)
+                data, held = data[:cut], data[cut:]
+                if not data:
+                    continue
+            failed = self._look(data, lease.resident.launch.name) or failed
+            if self._rename is not None:
+                data = data.replace(*self._rename)
+            if not sink.started:
+                await sink.start()
+            self.passed_on = True
+            if data.endswith(DONE):
+                await sink.end(data)
+                # Reads the end of the body, so that the connection can serve the next request.
+                await self._finish(reply)
+                return
+            await sink.write(data)
+        await self._close(held, failed, lease.resident.launch.name)
+
+    async def _close(self, held: bytes, failed: bool, engine: str) -> None:
+        """The engine closed its stream in good order, though it did not say that it is done."""
+        if held.strip():
+            self._look(held, engine)
+            held = held.rstrip() + b"\n\n"
+        elif not self.passed_on:
+            raise EngineSilent(f"{engine} closed the stream without an answer.")
+        if not self._sink.started:
+            await self._sink.start()
+        self.passed_on = True
+        await self._sink.end(held if failed or held.endswith(DONE) else held + DONE)
+
+    def _look(self, data: bytes, engine: str) -> bool:
+        """Whether `data` tells of a failure. Raises it where the client would not see it as one."""
+        if data.startswith(_FIELDS):
+            if b'data: {"error"' not in data:
+                return False
+            if self.passed_on or not data.startswith(b'data: {"error"'):
+                return True
+            data = data.removeprefix(b"data: ")
+        else:
+            data = data.removeprefix(b"error:")
+        raise engine_failure(500, data.strip(), engine)
+
+    async def _ping(self) -> None:
+        if not self._sink.started:
+            await self._sink.start()
+        await self._sink.write(PING)
+
+    @staticmethod
+    async def _finish(reply: Reply) -> None:
+        try:
+            async with asyncio.timeout(PING_AFTER):
+                while await reply.chunk():
+                    pass
+        except (TimeoutError, EngineLost):
+            pass
+
+
+def boundary(data: bytes) -> int:
+    """The length of the whole events at the beginning of `data`; line ends are LF, CRLF or CR."""
+    ends = (
+        (data.rfind(b"\n\n"), 2),
+        (data.rfind(b"\n\r\n"), 3),
+        (data.rfind(b"\r\r"), 2),
+    )
+    return max(at + length if at >= 0 else 0 for at, length in ends)
+
+
+def engine_failure(status: int, body: bytes, engine: str) -> RequestError | EngineError:
+    """An engine's error answer as a failure of ours: its status, message, type and code, and its whole answer in
+    `details`, so that nothing that the engine said is lost."""
+    try:
+        answer: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        answer = body.decode(errors="replace").strip()
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    fields: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
+    message = fields.get("message")
+    if not isinstance(message, str) or not message:
+        message = f"{engine} answered {status} without a reason."
+    code = fields.get("code")
+    if isinstance(code, int) and 400 <= code <= 599:
+        status = code
+    details = {"status_code": status, "details": {"backend": engine, "response": answer}}
+    if any(phrase in message for phrase in _CONTEXT_OVERFLOW):
+        return ContextLengthExceeded(message, details=details)
+    kind = fields.get("type")
+    return EngineReplied(
+        message,
+        status=status,
+        type=kind if isinstance(kind, str) else None,
+        code=code if isinstance(code, str) else None,
+        details=details,
+    )

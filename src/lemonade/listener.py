@@ -1,0 +1,162 @@
+"""The HTTP server: its sockets, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from lemonade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lemonade.api.application import Application
+
+logger = logging.getLogger("lemonade.listener")
+
+#: Seconds that running answers get when the daemon is told to stop. With the engines' own grace this stays under ten.
+GRACE = 5
+#: Connections that the kernel holds until they are accepted.
+BACKLOG = 2048
+#: Seconds that an idle connection is kept. Longer than the pauses in a conversation with a client library's pool.
+KEEP_ALIVE = 75
+
+
+class AddressInUse(ConfigError):
+    """Another program listens there."""
+
+
+class Listener(uvicorn.Server):
+    """Serves one application, and can move to another address while it runs.
+
+    Args:
+        application: the ASGI application.
+        host, port: where to listen; `localhost` is IPv4 and IPv6 loopback.
+
+    Raises:
+        AddressInUse, ConfigError: the address cannot be had.
+    """
+
+    def __init__(self, application: Application, host: str, port: int) -> None:
+        config = uvicorn.Config(
+            application,  # type: ignore[arg-type]
+            loop="none",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=GRACE,
+            backlog=BACKLOG,
+        )
+        super().__init__(config)
+        self._sockets = bind(host, port)
+        self._moving: asyncio.Task[None] | None = None
+
+    async def run_until_stopped(self) -> None:
+        """Accepts requests until `stop`, then lets running answers finish within the grace."""
+        await self._serve(self._sockets)
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the composition root's: uvicorn would end the process by them instead of with status 0."""
+        yield
+
+    def move(self, host: str, port: int) -> None:
+        """Listens elsewhere; connections that are open stay. The old address is kept if the new one cannot be had."""
+        self._moving = asyncio.ensure_future(self._move(host, port))
+
+    async def _move(self, host: str, port: int) -> None:
+        old, self.servers = self.servers, []
+        # One's own sockets stand in the way of the same port on another host.
+        for server in old:
+            server.close()
+        try:
+            sockets = bind(host, port)
+        except ConfigError as error:
+            logger.error("%s It stays where it is.", error.message)
+            names = [one.getsockname() for one in self._sockets]
+            families = [one.family for one in self._sockets]
+            sockets = [_listen(family, name) for family, name in zip(families, names, strict=True)]
+        else:
+            logger.info("Listening on %s", address(host, port))
+        await self.startup(sockets)
+        self._sockets = sockets
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """The sockets for an address.
+
+    Raises:
+        AddressInUse: another program has one of them.
+        ConfigError: the host has no address here, or the port is not allowed.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for family, name, optional in _names(host, port):
+            try:
+                sockets.append(_listen(family, name))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise AddressInUse(f"The address {address(host, port)} is already in use.", param="port") from None
+                if not optional:
+                    reason = error.strerror or str(error)
+                    raise ConfigError(f"Cannot listen on {address(host, port)}: {reason}.", param="host") from None
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _names(host: str, port: int) -> Iterator[tuple[int, Any, bool]]:
+    """Family, socket name, and whether the machine may lack it."""
+    if host == "localhost":
+        # Not asked of a resolver: there may be none, and a hosts file may say something else.
+        yield socket.AF_INET, ("127.0.0.1", port), False
+        yield socket.AF_INET6, ("::1", port), True
+    elif host in ("", "*"):
+        yield socket.AF_INET, ("0.0.0.0", port), False
+        yield socket.AF_INET6, ("::", port), True
+    else:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except OSError as error:
+            raise ConfigError(f"The host '{host}' has no address here: {error.strerror}.", param="host") from None
+        for family, _, _, _, name in found:
+            yield family, name, False
+
+
+def _listen(family: int, name: Any) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # Old connections in TIME_WAIT must not keep a daemon from starting again.
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(name)
+        one.listen(BACKLOG)
+        one.setblocking(False)
+    except BaseException:
+        one.close()
+        raise
+    return one
+
+
+def address(host: str, port: int) -> str:
+    """`http://HOST:PORT` as a client on this machine can use it."""
+    if host in ("", "*", "0.0.0.0", "::"):
+        host = "localhost"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
