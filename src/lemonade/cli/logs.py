@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -35,33 +37,42 @@ def logs(
     path = log_file(target.paths().cache)
     if not path.is_file() and not follow:
         raise LemonadeError(f"There is no log yet; {path} is written by a daemon that runs in the background.")
-    position = _tail(path, lines)
+    place = _tail(path, lines)
     while follow:
         time.sleep(POLL)
-        position = _more(path, position)
+        place = _more(path, place)
 
 
-def _tail(path: Path, count: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a log was read: which file, by the number that the file system gives it, and how many bytes of it."""
+
+    file: int
+    position: int
+
+
+def _tail(path: Path, count: int) -> Place:
     if not path.is_file():
-        return 0
+        return Place(0, 0)
     with path.open("rb") as file:
         for line in deque(file, maxlen=count):
             _print(line)
-        return file.tell()
+        return Place(os.fstat(file.fileno()).st_ino, file.tell())
 
 
-def _more(path: Path, position: int) -> int:
-    """Prints what was written after `position`; starts over when the file was replaced by a shorter one."""
+def _more(path: Path, place: Place) -> Place:
+    """Prints what was written after `place`; all of it, when a new file has taken the name."""
     try:
-        size = path.stat().st_size
-        if size == position:
-            return position
+        state = path.stat()
+        is_same = state.st_ino == place.file and state.st_size >= place.position
+        if is_same and state.st_size == place.position:
+            return place
         with path.open("rb") as file:
-            file.seek(position if size > position else 0)
+            file.seek(place.position if is_same else 0)
             _print(file.read())
-            return file.tell()
+            return Place(os.fstat(file.fileno()).st_ino, file.tell())
     except FileNotFoundError:
-        return 0
+        return Place(0, 0)
 
 
 def _print(raw: bytes) -> None:

@@ -103,17 +103,19 @@ def _question(words: list[str]) -> str | None:
     if words and words[-1] == "-":
         return "\n\n".join(filter(None, [" ".join(map(_text, words[:-1])), _piped()]))
     if words:
-        if _is_waiting(sys.stdin.fileno()):
+        if sys.stdin is not None and _is_waiting(sys.stdin.fileno()):
             from lemonade.cli.terminal import note
 
             note("Note: what stdin holds is not read, because there is a prompt. End the prompt with - to add it.")
         return " ".join(map(_text, words))
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         return None
     return _piped()
 
 
 def _piped() -> str:
+    if sys.stdin is None:  # closed by whoever started us
+        return ""
     return sys.stdin.buffer.read().decode("utf-8", "replace").strip()
 
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.conftest import Shell
+from tests.cli.fake_daemon import FakeDaemon
+
+
+def test_shows_what_the_daemon_has(lemonade: Shell) -> None:
+    rows = [line.split() for line in lemonade("config").out.splitlines()]
+    assert ["ctx_size", "2048"] in rows
+    assert ["llamacpp.args", "(empty)"] in rows
+    assert json.loads(lemonade("config", "--json").out)["llamacpp"]["backend"] == "auto"
+
+
+def test_origins(lemonade: Shell) -> None:
+    file = lemonade.home / "config" / "config.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"llamacpp": {"backend": "auto"}}))
+    ended = lemonade("config", "--show-origin", "--json")
+    shown = json.loads(ended.out)
+    assert shown["llamacpp.backend"] == {"value": "auto", "origin": str(file)}
+    assert shown["llamacpp.args"] == {"value": "", "origin": "default"}
+    assert shown["ctx_size"] == {"value": 2048, "origin": "the running daemon"}
+
+
+def test_set(lemonade: Shell, daemon: FakeDaemon) -> None:
+    pairs = ["ctx-size=8192", "llamacpp.args=--threads 4", "offline=true", "telemetry.otlp.headers={}", "x=0.5", "y=1e"]
+    assert lemonade("config", "set", *pairs).code == 0
+    assert daemon.bodies("/internal/set") == [
+        {
+            "ctx_size": 8192,
+            "llamacpp.args": "--threads 4",
+            "offline": True,
+            "telemetry.otlp.headers": {},
+            "x": 0.5,
+            "y": "1e",
+        }
+    ]
+
+
+@pytest.mark.parametrize(("pair", "code"), [("nonsense=1", 1), ("nonsense", 2), ("=1", 2)])
+def test_set_refuses(lemonade: Shell, pair: str, code: int) -> None:
+    ended = lemonade("config", "set", pair)
+    assert ended.code == code
+    assert "nonsense" in ended.err or "KEY=VALUE" in ended.err
+
+
+def test_without_a_daemon_the_file_is_shown_and_changed(alone: Shell) -> None:
+    assert alone("config", "set", "ctx_size=8192").code == 0
+    assert json.loads((alone.home / "config" / "config.json").read_text()) == {"ctx_size": 8192}
+    shown = json.loads(alone("config", "--json", "--show-origin").out)
+    assert shown["ctx_size"] == {"value": 8192, "origin": str(alone.home / "config" / "config.json")}
+    assert shown["port"]["origin"] == "LEMONADE_PORT"
+    ended = alone("config", "set", "ctx_size=-7")
+    assert ended.code == 1
+    assert "'ctx_size' must be a whole number" in ended.err
+
+
+def test_another_machine_without_a_daemon_is_a_failure(alone: Shell) -> None:
+    ended = alone("config", "set", "ctx_size=1", "--host", "nowhere.invalid")
+    assert ended.code == 1
+    assert not (alone.home / "config" / "config.json").exists()
