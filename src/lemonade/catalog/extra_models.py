@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from lemonade.hub.selection import SHARD, is_companion, quantisation
 from lemonade.model import Model
 from lemonade.system.hardware import GIB
 
 log = logging.getLogger("lemonade.catalog")
-
-#: Files of a series: `model-00001-of-00003.gguf`.
-SHARD = re.compile(r"[-._](\d{5})-of-(\d{5})$")
-
-#: A quantisation inside a file name, as model authors write it.
-QUANT = re.compile(
-    r"(?:^|[-._])((?:UD[-_])?(?:I?Q\d+(?:_\d|_K)?(?:_(?:M|S|L|XL|XXL|XS|XXS|NL))?|BF16|F16|F32|MXFP\d+(?:_MOE)?))(?=[-._]|$)",
-    re.IGNORECASE,
-)
 
 #: Seconds between looks at the folder where the system cannot tell of changes (network drives, say).
 POLL_SECONDS = 5.0
@@ -49,7 +41,7 @@ def scan(root: Path) -> Found:
     for path in _gguf_files(root):
         by_folder.setdefault(path.parent, []).append(path)
     for folder, files in sorted(by_folder.items()):
-        main = sorted(path for path in files if "mmproj" not in path.name.lower())
+        main = sorted(path for path in files if not is_companion(path.name))
         projectors = sorted(path for path in files if "mmproj" in path.name.lower())
         if not main:
             continue
@@ -80,12 +72,13 @@ def _series(files: list[Path]) -> dict[str, list[Path]]:
     """Stem without the shard's number, to the files of the series."""
     groups: dict[str, list[Path]] = {}
     for path in files:
-        groups.setdefault(SHARD.sub("", path.stem), []).append(path)
+        shard = SHARD.match(path.name)
+        groups.setdefault(shard["base"] if shard else path.stem, []).append(path)
     return groups
 
 
 def _all_distinct(groups: dict[str, list[Path]]) -> bool:
-    tokens = [match[1].upper() if (match := QUANT.search(stem)) else None for stem in groups]
+    tokens = [quantisation(stem) for stem in groups]
     return None not in tokens and len(set(tokens)) == len(tokens)
 
 
@@ -138,6 +131,7 @@ class ExtraModels:
         self._scanned: Path | None = None
         self._found = Found()
         self._stale = True
+        self._relocated: asyncio.Event | None = None
         #: Grows each time other models were found.
         self.version = 0
 
@@ -158,39 +152,39 @@ class ExtraModels:
         """Makes the next look scan the folder."""
         self._stale = True
 
+    def relocate(self) -> None:
+        """Says that `directory()` may answer differently from now on."""
+        self.changed()
+        if self._relocated is not None:
+            self._relocated.set()
+
     async def watch(self, notify: Callable[[], None] = lambda: None, *, poll_seconds: float = POLL_SECONDS) -> None:
         """Runs until it is cancelled; calls `notify` after each change in the folder, also of the folder itself."""
+        self._relocated = relocated = asyncio.Event()
         while True:
+            relocated.clear()
             root = self._directory()
-            if root is None or not root.is_dir():
-                await asyncio.sleep(poll_seconds)
-                if (self._directory() or root) != root or (root is not None and root.is_dir()):
+            try:
+                async for _ in self._changes(root, relocated, poll_seconds):
                     self.changed()
                     notify()
-                continue
-            stop = asyncio.Event()
-            follower = asyncio.ensure_future(self._follow_setting(root, stop, poll_seconds))
-            try:
-                await self._watch_folder(root, stop, notify)
-            except Exception as error:  # noqa: BLE001 - watching is a convenience; the folder is polled instead
+            except (OSError, RuntimeError) as error:
                 log.warning("%s cannot be watched (%s); it is looked at every %g s", root, error, poll_seconds)
-                await asyncio.sleep(poll_seconds)
-            finally:
-                stop.set()
-                follower.cancel()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(relocated.wait(), poll_seconds)
             self.changed()
             notify()
 
-    async def _watch_folder(self, root: Path, stop: asyncio.Event, notify: Callable[[], None]) -> None:
+    async def _changes(self, root: Path | None, relocated: asyncio.Event, poll_seconds: float) -> AsyncIterator[None]:
+        """Yields after each change below `root`; ends when the folder came, went, or is another one."""
+        if root is None or not await asyncio.to_thread(root.is_dir):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(relocated.wait(), None if root is None else poll_seconds)
+            return
         import watchfiles  # a compiled module that only people with such a folder need
 
-        # Changes in the middle of a long copy are merged: a scan per 400 ms at most.
-        async for changes in watchfiles.awatch(root, stop_event=stop, step=100, debounce=400, rust_timeout=1000):
-            if any(path.lower().endswith(".gguf") or "." not in Path(path).name for _, path in changes):
-                self.changed()
-                notify()
-
-    async def _follow_setting(self, root: Path, stop: asyncio.Event, poll_seconds: float) -> None:
-        while self._directory() == root and root.is_dir():
-            await asyncio.sleep(poll_seconds)
-        stop.set()
+        # A long copy gives many changes; they are merged.
+        async for _ in watchfiles.awatch(root, stop_event=relocated, step=100, debounce=400, rust_timeout=1000):
+            yield
+            if not await asyncio.to_thread(root.is_dir):
+                return

@@ -39,7 +39,6 @@ class Support:
         if model.origin != "builtin" or model.size <= 0 or self._hardware.memory <= 0:
             return None
         memory = self._hardware.memory / GIB
-        # The integer that is shown must not contradict the comparison: 20.0 > 19.9 is said with one decimal.
         limit = MEMORY_SHARE * memory
         if model.size <= limit:
             return None
@@ -47,8 +46,8 @@ class Support:
         if model.size <= pool:
             return None
         return (
-            f"It needs about {model.size:.1f} GB, but models may use at most {max(limit, pool):.1f} GB of this machine's "
-            f"memory ({memory:.1f} GB of RAM)."
+            f"It needs about {model.size:.1f} GB, but models may use at most {max(limit, pool):.1f} GB "
+            f"of this machine's memory ({memory:.1f} GB of RAM)."
         )
 
     def _largest_pool(self) -> int:

@@ -1,0 +1,248 @@
+"""The layers of one model's options.
+
+From the highest: the request, what was saved for the model, what its row says, its picture defaults, what its
+architecture needs, the settings, the built-in default. A layer that says null, -1, "" or "auto" leaves the choice to
+the next one, except that -1 is a context size: the automatic one.
+
+Arguments (`*_args`) of the layers are merged, unless `merge_args` is false; then only the request's count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lemonade.catalog import context
+from lemonade.catalog.arguments import flags, merge
+from lemonade.catalog.catalog import Catalog
+from lemonade.catalog.option_checks import check_request, check_saved
+from lemonade.catalog.recipes import RECIPES, Option, is_set, options_of
+from lemonade.catalog.saved_options import own_options
+from lemonade.model import Checkpoint, Model
+from lemonade.settings import Settings
+from lemonade.system.hardware import Hardware
+
+#: Arguments by the architecture in the model's file. Source: what the authors of these models recommend.
+ARCHITECTURES: dict[str, dict[str, str]] = {
+    "gemma4": {"llamacpp_args": "--temp 1.0 --top-p 0.95 --top-k 64"},
+    "nemotron_h_moe": {"llamacpp_args": "--temp 0.6 --top-p 0.95"},
+    "qwen3": {"llamacpp_args": "--temp 0.6 --top-p 0.85 --top-k 20 --min-p 0.0 --repeat-penalty 1.0"},
+    "qwen3next": {"llamacpp_args": "--temp 0.6 --top-p 0.95 --top-k 20 --min-p 0.0 --presence-penalty 1.0"},
+}
+ARCHITECTURES["qwen35"] = ARCHITECTURES["qwen35moe"] = {
+    "llamacpp_args": "--temp 1.0 --top-p 0.95 --top-k 20 --min-p 0.00 --repeat-penalty 1.0 "
+    """--chat-template-kwargs '{"preserve_thinking":true}'"""
+}
+
+#: What llama.cpp is told when nobody says otherwise: the flags of which any one means that somebody did, the arguments.
+MTP = (frozenset({"--spec-type"}), "--spec-type draft-mtp --spec-draft-n-max 3 --spec-draft-p-min 0.75")
+DFLASH = (frozenset({"--spec-type"}), "--spec-type draft-dflash")
+PARALLEL = (frozenset({"--parallel", "-np"}), "--parallel 1")
+
+
+class Options:
+    """Options of models, resolved.
+
+    Args:
+        backend: the best backend of a recipe on this machine, `""` when there is none.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        hardware: Hardware,
+        backend: Callable[[str], str] = lambda recipe: "",
+    ) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._hardware = hardware
+        self._backend = backend
+
+    def resolve(self, model: Model, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Every option of the model's recipe, in the order of names; `ctx_size` may be -1. `pinned` is among them only
+        when it is true.
+
+        Args:
+            request: options of a load. null passes over what was saved; keys that are no options are overlooked.
+
+        Raises:
+            InvalidArgument: an option of the wrong type, named.
+        """
+        return self._resolve(model, self.saved(model), request or {})
+
+    def context_size(self, model: Model, options: Mapping[str, Any]) -> int:
+        """The number of tokens that a load with these resolved options gives the model."""
+        recipe = RECIPES.get(model.recipe)
+        if recipe is None or not recipe.uses_context_size:
+            return context.UNKNOWN
+        embedding = model.type == "embedding"
+        stated = options.get("ctx_size", -1)
+        if stated > 0:
+            return max(stated, context.EMBEDDING) if embedding else int(stated)
+        return context.automatic(
+            available=self._hardware.memory_available(),
+            size=self._catalog.size(model),
+            header=self._catalog.header(model),
+            embedding=embedding,
+        )
+
+    def configured_context(self, model: Model) -> int | None:
+        """The context size that somebody chose for the model or for all models; None when it is automatic."""
+        recipe = RECIPES.get(model.recipe)
+        if recipe is None or not recipe.uses_context_size:
+            return None
+        own = own_options(model, self._catalog.saved.of(model)).get("ctx_size", self._settings["ctx_size"])
+        return int(own) if own > 0 else None
+
+    def report(self, model: Model, name: str, *, preview: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The answer of `/models/{id}/options`.
+
+        Args:
+            name: the id as requested.
+            preview: changes that `effective` shows as if they were saved.
+
+        Raises:
+            RequestError: a change that `save` would refuse.
+        """
+        saved = self.saved(model)
+        entry = dict(saved)
+        if preview is not None:
+            _apply(entry, check_saved(model, preview))
+        effective = self._resolve(model, entry, {})
+        return {
+            "model_name": name,
+            "recipe": model.recipe,
+            "saved": saved,
+            "effective": _replayable(effective, name),
+            "defaults": _replayable(self._resolve(model, {}, {}), name),
+            "resolved_ctx_size": self.context_size(model, effective),
+        }
+
+    def saved(self, model: Model) -> dict[str, Any]:
+        """What was saved for the model, as it stands in the file."""
+        return self._catalog.saved.of(model)
+
+    def save(self, model: Model, changes: Mapping[str, Any]) -> None:
+        """Merges changes into the model's saved options; null, and but for `ctx_size` -1, "" and "auto", clear one.
+
+        Raises:
+            RequestError: an option that the recipe does not have, or a value that cannot be; nothing is saved.
+            OSError: the file cannot be written.
+        """
+        checked = check_saved(model, changes)
+        self._catalog.saved.change(model, lambda entry: _apply(entry, checked))
+
+    def save_request(self, model: Model, request: Mapping[str, Any]) -> None:
+        """Replaces the model's saved options by those of a load; a key that is null keeps its saved value.
+
+        Raises:
+            InvalidArgument: an option of the wrong type, named.
+            OSError: the file cannot be written.
+        """
+        wanted = check_request(model, request)
+
+        def edit(entry: dict[str, Any]) -> None:
+            kept = {key: entry[key] for key, value in wanted.items() if value is None and key in entry}
+            entry.clear()
+            entry.update(kept)
+            entry.update((key, value) for key, value in wanted.items() if is_set(key, value))
+
+        self._catalog.saved.change(model, edit)
+
+    def forget(self, model: Model) -> None:
+        """Erases all saved options of the model."""
+        self._catalog.saved.change(model, lambda entry: entry.clear())
+
+    def _resolve(self, model: Model, saved: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = check_request(model, request)
+        row = own_options(model, {})
+        own = own_options(model, dict(saved))
+        header = self._catalog.header(model) if model.recipe == "llamacpp" else None
+        architecture: Mapping[str, Any] = ARCHITECTURES.get(header.architecture, {}) if header else {}
+        result: dict[str, Any] = {}
+        arguments: dict[str, Option] = {}
+        for key, option in options_of(model.recipe).items():
+            result[key] = option.default
+            if option.setting.endswith(".args"):
+                arguments[key] = option
+                continue
+            stored = row if _is_passed_over(key, wanted) else own
+            for value in (wanted.get(key), stored.get(key), architecture.get(key), self._setting(model, option)):
+                if is_set(key, value):
+                    result[key] = value
+                    break
+        for key, option in arguments.items():
+            result[key] = self._arguments(model, key, option, result, wanted, (row, own, architecture))
+        if not result["pinned"]:
+            del result["pinned"]
+        return result
+
+    def _setting(self, model: Model, option: Option) -> Any:
+        if not option.setting:
+            return None
+        value = self._settings[option.setting]
+        if option.setting.endswith(".backend") and value == "auto":
+            return self._backend(model.recipe)
+        return value
+
+    def _arguments(
+        self,
+        model: Model,
+        key: str,
+        option: Option,
+        resolved: Mapping[str, Any],
+        wanted: Mapping[str, Any],
+        layers: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]],
+    ) -> str:
+        row, own, architecture = layers
+        asked = wanted.get(key)
+        if not resolved["merge_args"]:
+            return asked or ""
+        backend = self._settings_arguments(model, option, resolved)
+        if asked:
+            text = merge(asked, backend)
+        else:
+            chosen = row if _is_passed_over(key, wanted) else own
+            text = merge(merge(chosen.get(key, ""), architecture.get(key, "")), backend)
+        return _with_defaults(text, model) if key == "llamacpp_args" else text
+
+    def _settings_arguments(self, model: Model, option: Option, resolved: Mapping[str, Any]) -> str:
+        section = RECIPES[model.recipe].section
+        backend = resolved.get(f"{model.recipe}_backend", "cpu")
+        specific = f"{section}.{backend}_args"
+        known = specific in self._settings
+        return str((self._settings[specific] if known else "") or self._settings[option.setting])
+
+
+def _is_passed_over(key: str, wanted: Mapping[str, Any]) -> bool:
+    """Whether the request says null, which hides what was saved from this load."""
+    return key in wanted and wanted[key] is None
+
+
+def _with_defaults(text: str, model: Model) -> str:
+    given = flags(text)
+    draft = Checkpoint.parse(model.checkpoints.get("draft", "")).variant.lower()
+    wanted = []
+    if "dflash" in model.labels and "dflash" in draft:
+        wanted.append(DFLASH)
+    elif "mtp" in model.labels:
+        wanted.append(MTP)
+    for unless, arguments in (*wanted, PARALLEL):
+        if not unless & given:
+            text = f"{text} {arguments}".strip()
+    return text
+
+
+def _apply(entry: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        if is_set(key, value):
+            entry[key] = value
+        else:
+            entry.pop(key, None)
+
+
+def _replayable(resolved: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A body for `/v1/load`."""
+    body = {key: value for key, value in resolved.items() if key != "pinned"}
+    return dict(sorted({**body, "model_name": name}.items()))

@@ -1,0 +1,71 @@
+"""Options that a person saved for one model, on top of what its row says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from lemonade.catalog.recipes import is_set, options_of
+from lemonade.catalog.stores import ObjectFile
+from lemonade.model import Model
+
+
+class SavedOptions:
+    """`recipe_options.json`: canonical name to options.
+
+    Args:
+        file: where they are kept.
+        builtin: names of the built-in models; entries of older versions under these names are taken over.
+    """
+
+    def __init__(self, file: Path, builtin: Iterable[str] = ()) -> None:
+        self._file = ObjectFile(file)
+        old = self._file.values().keys() & set(builtin)
+        if old:
+
+            def take_over(values: dict[str, Any]) -> None:
+                for name in old & values.keys():
+                    entry = values.pop(name)
+                    values.setdefault(f"builtin.{name}", entry)
+
+            self._file.change(take_over)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of the file."""
+        self._file.values()
+        return self._file.version
+
+    def of(self, model: Model) -> dict[str, Any]:
+        """A copy of what is saved for the model; `{}` when nothing is."""
+        entry = self._file.values().get(model.canonical)
+        return dict(entry) if isinstance(entry, dict) else {}
+
+    def change(self, model: Model, edit: Callable[[dict[str, Any]], None]) -> None:
+        """Edits the model's entry; an entry that becomes empty is removed.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+
+        def change(values: dict[str, Any]) -> None:
+            entry = values.get(model.canonical)
+            entry = entry if isinstance(entry, dict) else {}
+            edit(entry)
+            if entry:
+                values[model.canonical] = entry
+            else:
+                values.pop(model.canonical, None)
+
+        self._file.change(change)
+
+
+def own_options(model: Model, saved: dict[str, Any]) -> dict[str, Any]:
+    """The model's own options: what its row says with the saved ones on top, of those that its recipe knows and that
+    are set."""
+    known = options_of(model.recipe)
+    merged: dict[str, Any] = {}
+    for layer in (model.image_defaults, model.recipe_options, saved):
+        merged.update((key, value) for key, value in layer.items() if key in known and is_set(key, value))
+    return dict(sorted(merged.items()))
