@@ -41,6 +41,8 @@ class Connection:
 
     def __init__(self, process: EngineProcess) -> None:
         self.process = process
+        #: Set by the watchdog before it ends an engine that hangs: why, for the requests that this costs.
+        self.verdict: str | None = None
         self._base = f"http://127.0.0.1:{process.launch.port}"
         self._urls: dict[str, URL] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -105,6 +107,10 @@ class Connection:
 
     async def _lost(self, error: BaseException) -> EngineLost:
         """The failure in words. The end of a process may be known a moment later than that of its sockets."""
+        if self.verdict is not None:
+            lost = EngineLost(self.verdict)
+            lost.code = "backend_watchdog_reset"
+            return lost
         try:
             await asyncio.wait_for(self.process.exited.wait(), EXIT_NEWS)
         except TimeoutError:

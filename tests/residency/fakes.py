@@ -1,0 +1,151 @@
+"""Processes and a loader in memory, for tests of the order of things without real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from lemonade.engines.engine import Launch
+from lemonade.errors import ModelLoadError
+from lemonade.model import Model
+from lemonade.settings import Layer, Settings
+
+
+def model(name: str, label: str = "chat", recipe: str = "llamacpp", **more: Any) -> Model:
+    return Model(name=name, recipe=recipe, labels=(label,), checkpoints={"main": f"org/{name}"}, **more)
+
+
+def settings(**values: Any) -> Settings:
+    return Settings([Layer("test", values)])
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeProcess:
+    """Becomes ready when `gate` is set (at once unless the world holds it), and ends when told or killed."""
+
+    def __init__(self, launch: Launch, gate: asyncio.Event, pid: int, world: World) -> None:
+        self.launch, self.gate, self.pid, self.world = launch, gate, pid, world
+        self.returncode: int | None = None
+        self.exited = asyncio.Event()
+        self.healthy = True
+        self.probes = 0
+        self.lines = ["loading", "the last line"]
+
+    async def wait_ready(self, timeout: float) -> None:
+        waits = [asyncio.ensure_future(self.gate.wait()), asyncio.ensure_future(self.exited.wait())]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if not done:
+            raise ModelLoadError(f"fake was not ready after {timeout:g} s")
+        if self.exited.is_set():
+            raise ModelLoadError("fake exited with code 1; its last log lines:\n" + "\n".join(self.lines))
+        if reason := self.world.broken.get(self.launch.name):
+            self.end(1)
+            raise ModelLoadError(reason)
+
+    async def probe(self, timeout: float = 2.0) -> bool:
+        self.probes += 1
+        return self.healthy and not self.exited.is_set()
+
+    async def stop(self, grace: float = 5.0) -> None:
+        await asyncio.sleep(0)
+        self.end(-15)
+
+    def end(self, code: int) -> None:
+        if not self.exited.is_set():
+            self.returncode = code
+            self.exited.set()
+
+    def tail(self) -> list[str]:
+        return self.lines
+
+    def epitaph(self) -> str:
+        return f"fake exited with code {self.returncode}"
+
+
+class FakeConnection:
+    def __init__(self, process: FakeProcess) -> None:
+        self.process = process
+        self.verdict: str | None = None
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class World:
+    """A loader, and all that it started.
+
+    Attributes:
+        started: every process ever started, in order.
+        broken: model name to the reason for which its starts fail.
+        held: names of models whose processes become ready only when their gate is set.
+        fetches: names whose files are fetched until the event is set.
+        context: what an automatic context size comes to.
+    """
+
+    def __init__(self) -> None:
+        self.started: list[FakeProcess] = []
+        self.broken: dict[str, str] = {}
+        self.held: set[str] = set()
+        self.fetches: dict[str, asyncio.Event] = {}
+        self.fetched: list[str] = []
+        self.defaults: dict[str, dict[str, Any]] = {}
+        self.devices: dict[str, str] = {}
+        self.context = 4096
+        self._pids = itertools.count(100)
+
+    async def fetch(self, model: Model) -> None:
+        self.fetched.append(model.name)
+        if event := self.fetches.get(model.name):
+            await event.wait()
+
+    def options(self, model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
+        layers = {"ctx_size": -1, "llamacpp_args": "", "pinned": False, **self.defaults.get(model.name, {})}
+        return {**layers, **{key: value for key, value in request.items() if value is not None}}
+
+    def device(self, model: Model, options: Mapping[str, Any]) -> str:
+        return self.devices.get(model.name, "cpu")
+
+    def sized(self, model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**options, "ctx_size": self.context if options["ctx_size"] == -1 else options["ctx_size"]}
+
+    def launch(self, model: Model, options: Mapping[str, Any], port: int) -> Launch:
+        return Launch(name=model.name, argv=("fake",), port=port, device=self.devices.get(model.name, "cpu"))
+
+    async def start(self, launch: Launch) -> FakeProcess:
+        from lemonade.engines.ports import release_port
+
+        release_port(launch.port)
+        gate = asyncio.Event()
+        if launch.name not in self.held:
+            gate.set()
+        process = FakeProcess(launch, gate, next(self._pids), self)
+        self.started.append(process)
+        return process
+
+    def running(self) -> list[str]:
+        return [process.launch.name for process in self.started if not process.exited.is_set()]
+
+    def starts(self, name: str) -> int:
+        return sum(process.launch.name == name for process in self.started)
+
+
+async def settle(rounds: int = 30) -> None:
+    """Lets everything run that can."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)
