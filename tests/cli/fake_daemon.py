@@ -22,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from lemonade.settings import flatten
+
 MODELS = [
     *("good", "long", "cut", "unended", "fails", "broken", "thinks", "silent", "endless"),
     *("absent", "gone", "lost", "echo", "controls", "owner/deep"),
@@ -116,6 +118,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._json({"status": "success", "model_name": name})
             else:
                 self._unknown(name)
+        elif path == "/internal/config" and "origin=true" in self.path:
+            self._json({key: {"value": value, "origin": "LEMONADE_X"} for key, value in flatten(daemon.config)})
         elif path == "/internal/config":
             self._json(daemon.config)
         elif path == "/internal/set":

@@ -41,24 +41,22 @@ def config(
     from lemonade.settings import flatten
 
     target = target_of(ctx)
-    # Files and environment of this machine explain only a daemon of this machine.
-    local = _settings(target) if target.address().is_local else None
     try:
         live = target.client().get("/internal/config")
+        origins = target.client().get("/internal/config?origin=true") if show_origin else {}
     except NoDaemon:
-        if local is None:
-            raise
+        local = _local(target)
         live = local.snapshot()
+        origins = {key: {"origin": local.origin(key)} for key in local}
     values = dict(flatten(live))
-    origins = {key: _origin(local, key, value) for key, value in values.items()}
     if as_json and show_origin:
-        print_json({key: {"value": value, "origin": origins[key]} for key, value in values.items()})
+        print_json({key: {"value": value, "origin": _origin(origins, key)} for key, value in values.items()})
     elif as_json:
         print_json(live)
     else:
         headings = ["setting", "value", "origin"] if show_origin else ["setting", "value"]
-        rows = [[key, _shown(value), origins[key]][: len(headings)] for key, value in sorted(values.items())]
-        print_table(headings, rows)
+        rows = [[key, _shown(value), _origin(origins, key)] for key, value in sorted(values.items())]
+        print_table(headings, [row[: len(headings)] for row in rows])
 
 
 def set_config(
@@ -81,24 +79,24 @@ def set_config(
         target.client().post("/internal/set", changes, timeout=60)
         where = "The running daemon obeys, and it is kept."
     except NoDaemon:
-        if not target.address().is_local:
-            raise
-        _settings(target).change(changes, persist=True)
+        _local(target).change(changes, persist=True)
         where = "It is kept for the next start of the daemon."
     note("Set " + ", ".join(f"{key} = {_shown(value)}" for key, value in changes.items()) + f". {where}")
 
 
-def _origin(local: Settings | None, key: str, value: Any) -> str:
-    """Where a value in force comes from. What the layers of this machine do not explain was said to the daemon itself:
-    on its command line, in its environment, or while it ran."""
-    if local is None or key not in set(local) or local[key] != value:
-        return "the running daemon"
-    return local.origin(key)
+def _origin(origins: dict[str, Any], key: str) -> str:
+    """An older daemon answers with values alone."""
+    row = origins.get(key)
+    return str(row.get("origin", "unknown")) if isinstance(row, dict) else "unknown"
 
 
-def _settings(target: Target) -> Settings:
+def _local(target: Target) -> Settings:
+    """The settings that a daemon of this machine would start with. Raises NoDaemon for another machine's."""
+    from lemonade.client import NoDaemon
     from lemonade.settings import Settings
 
+    if not target.address().is_local:
+        raise NoDaemon(f"No daemon answers at {target.address()}, whose settings only it can show and change.")
     settings = Settings.open(target.paths().config)
     for problem in settings.problems:
         note(f"Warning: {problem}")

@@ -52,12 +52,10 @@ def lemond(
 def _run(
     cache_dir: Path | None, config_dir: Path | None, *, host: str | None, port: int | None, log_level: str | None
 ) -> None:
-    import asyncio
-
-    from lemonade.app import serve as run
+    from lemonade.app import run
     from lemonade.paths import Paths
     from lemonade.settings import Settings
 
     paths = Paths.find(cache=cache_dir, config=config_dir)
     settings = Settings.open(paths.config, flags={"host": host, "port": port, "log_level": log_level})
-    raise typer.Exit(asyncio.run(run(settings, paths)))
+    raise typer.Exit(run(settings, paths))

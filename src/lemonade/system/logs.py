@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import logging.handlers
+import os
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 #: The setting's levels. `trace` is below what Python's logging knows; `none` is above everything.
 LEVELS: dict[str, int] = {
@@ -159,7 +160,8 @@ class Logs:
     Args:
         file: the log file, rotated at 5 MB; None for no file. A file that cannot be written is said once on stderr.
         level: one of `LEVELS`.
-        stderr: whether to log there as well.
+        stderr: whether to log there as well. It is left out when it is the file itself, as with a daemon that was
+            started in the background, so that no line comes twice.
         loggers: names whose records are taken; everything below them is, too.
     """
 
@@ -173,7 +175,7 @@ class Logs:
     ) -> None:
         self.ring = Ring()
         self._handlers: list[logging.Handler] = [self.ring]
-        if stderr:
+        if stderr and not _writes_to(sys.stderr, file):
             self._handlers.append(logging.StreamHandler(sys.stderr))
         self._loggers = [logging.getLogger(name) for name in loggers]
         problem: OSError | None = None
@@ -219,3 +221,11 @@ class Logs:
             logger.setLevel(logging.NOTSET)
         for handler in self._handlers:
             handler.close()
+
+
+def _writes_to(stream: TextIO | None, file: Path | None) -> bool:
+    """Whether what is written to `stream` lands in `file`."""
+    try:
+        return stream is not None and file is not None and os.path.samestat(os.fstat(stream.fileno()), file.stat())
+    except (OSError, ValueError):  # no such file yet, or a stream without a descriptor
+        return False
