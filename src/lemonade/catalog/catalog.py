@@ -128,6 +128,13 @@ class Catalog:
             shown = alias
         return self._entry(canonical, shown)
 
+    def entry_or_none(self, name: str) -> Entry | None:
+        """As `entry`, None for what does not exist or cannot run here."""
+        try:
+            return self.entry(name)
+        except (ModelNotFound, ModelNotSupported):
+            return None
+
     def public_id(self, model: Model) -> str:
         """The id under which the listing shows the model."""
         return self._index().public.get(model.canonical, model.canonical)
@@ -165,12 +172,12 @@ class Catalog:
 
     # A person's own models.
 
-    def register(self, definition: Mapping[str, Any], *, replace: bool = True) -> Model:
+    def register(self, definition: Mapping[str, Any], *, keep: bool = False) -> Model:
         """Keeps a definition of a model. Nothing is downloaded.
 
         Args:
             definition: `model_name` (`user.…`), `recipe`, `checkpoint` or `checkpoints`, and further keys.
-            replace: whether a model of this name may get another definition.
+            keep: refuse another definition of a model that exists already, instead of replacing it.
 
         Raises:
             InvalidArgument: with `param` naming the field; nothing is kept.
@@ -180,7 +187,7 @@ class Catalog:
         bare, row = registration.define(definition, self._lookup, default_source=default)
         model = rows.parse(bare, row, "user")
         old = self._index().models.get(model.canonical)
-        if old is not None and not replace and not model.is_collection:
+        if old is not None and keep and not model.is_collection:
             fields = registration.differences(old, model)
             if fields:
                 raise InvalidArgument(
@@ -191,18 +198,27 @@ class Catalog:
         self._user_file.change(lambda values: values.update({bare: row}))
         return self._index().models[model.canonical]
 
-    def remove(self, model: Model) -> None:
-        """Forgets a model of the person's own; its saved options stay, for when it comes back. Others are untouched.
+    def delete(self, model: Model) -> None:
+        """Frees the files that no other model uses, and forgets the model if it is the person's own.
+
+        Saved options stay, for when it comes back; so do a collection's components.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: a file cannot be removed, or the definition cannot be.
         """
+        if not model.is_collection or model.checkpoints:
+            self._store.delete(model, keep=self.all_models())
         if model.origin == "user":
 
-            def edit(values: dict[str, Any]) -> None:
+            def forget(values: dict[str, Any]) -> None:
                 values.pop(model.name, None)
 
-            self._user_file.change(edit)
+            self._user_file.change(forget)
+        self.changed()
+
+    async def watch(self) -> None:
+        """Keeps an eye on the folder of extra models until it is cancelled."""
+        await self.extra.watch()
 
     # How it is kept up to date.
 

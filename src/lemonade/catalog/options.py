@@ -71,6 +71,15 @@ class Options:
         """
         return self._resolve(model, self.saved(model), request or {})
 
+    @staticmethod
+    def accept(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The options among the fields of a load, checked; fields that are no options of the recipe are left out.
+
+        Raises:
+            InvalidArgument: a value that the option cannot have, named.
+        """
+        return check_request(model, request)
+
     def context_size(self, model: Model, options: Mapping[str, Any]) -> int:
         """The number of tokens that a load with these resolved options gives the model."""
         recipe = RECIPES.get(model.recipe)
@@ -133,7 +142,7 @@ class Options:
         checked = check_saved(model, changes)
         self._catalog.saved.change(model, lambda entry: _apply(entry, checked))
 
-    def save_request(self, model: Model, request: Mapping[str, Any]) -> None:
+    def replace(self, model: Model, request: Mapping[str, Any]) -> None:
         """Replaces the model's saved options by those of a load; a key that is null keeps its saved value.
 
         Raises:

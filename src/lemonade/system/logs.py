@@ -1,7 +1,7 @@
 """The daemon's log: to stderr, to a file that stays small, and to a ring that can be followed while running.
 
-A line is one record, whatever a client or a model file wrote into it: control characters are escaped, long lines are cut
-and registered secrets are replaced.
+A line is one record, whatever a client or a model file wrote into it: control characters are escaped, long lines are
+cut and registered secrets are replaced.
 """
 
 from __future__ import annotations
@@ -97,6 +97,14 @@ def severity(record: logging.LogRecord) -> str:
 
 def message(record: logging.LogRecord) -> str:
     """The record's text with its traceback, without secrets, on one line of at most `MAX_LINE` bytes."""
+    # Three handlers ask for it; each record is made into a line once.
+    line: str | None = getattr(record, "lemonade_line", None)
+    if line is None:
+        line = record.lemonade_line = one_line(_text(record))
+    return line
+
+
+def _text(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
     except Exception as error:  # noqa: BLE001 - a wrong format string must not take the request down
@@ -105,7 +113,7 @@ def message(record: logging.LogRecord) -> str:
         # The end of a traceback says what happened, so a long one loses its beginning.
         trace = secrets.hide(logging.Formatter().formatException(record.exc_info))
         text = f"{text}\n{trace[-(MAX_LINE - 200) :]}" if len(text) + len(trace) > MAX_LINE else f"{text}\n{trace}"
-    return one_line(secrets.hide(text))
+    return secrets.hide(text)
 
 
 def one_line(text: str, limit: int = MAX_LINE) -> str:
@@ -202,6 +210,24 @@ class Logs:
         self.set_level(level)
         if problem is not None:
             self._loggers[0].error("The log file cannot be written: %s", problem)
+
+    @classmethod
+    def open(cls, settings: Settings, paths: Paths) -> Logs:
+        """The daemon's log, `<cache>/logs/lemond.log`, at the level of the settings, now and after each change."""
+        logs = cls(paths.cache / "logs" / "lemond.log", settings["log_level"])
+        settings.subscribe(lambda changes: logs.set_level(changes["log_level"]) if "log_level" in changes else None)
+        return logs
+
+    def __enter__(self) -> Logs:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @staticmethod
+    def hide(strings: Iterable[str | None]) -> None:
+        """Has these secrets replaced in every line from now on."""
+        secrets.add(*strings)
 
     def set_level(self, level: str) -> None:
         """Changes how much is logged from now on.
