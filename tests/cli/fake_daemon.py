@@ -8,6 +8,7 @@ fails         an error event in the middle             broken     an event that 
 thinks        reasons before it answers                silent     reasons and answers nothing
 endless       answers until the client hangs up        absent     is downloaded on pull
 gone          pulled, fails with an error event        lost       pulled, the stream is cut
+huge          pulled, never complete
 echo          answers with the messages it was sent    controls   answers with control characters
 """
 
@@ -26,9 +27,9 @@ from lemonade.settings import flatten
 
 MODELS = [
     *("good", "long", "cut", "unended", "fails", "broken", "thinks", "silent", "endless"),
-    *("absent", "gone", "lost", "echo", "controls", "owner/deep"),
+    *("absent", "gone", "lost", "huge", "echo", "controls", "owner/deep"),
 ]
-MISSING = {"absent", "gone", "lost"}
+MISSING = {"absent", "gone", "lost", "huge"}
 
 
 class FakeDaemon(ThreadingHTTPServer):
@@ -64,6 +65,9 @@ class FakeDaemon(ThreadingHTTPServer):
     def __exit__(self, *_: object) -> None:
         self.shutdown()
         self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is no error here."""
 
     def bodies(self, path: str) -> list[Any]:
         """What was posted to `path`."""
@@ -149,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
             self._unknown(name)
             return
         self._events(pull_events(name))
-        if name not in ("gone", "lost"):
+        if name not in ("gone", "lost", "huge"):
             self.server.downloaded.add(name)
 
     def _events(self, events: Iterator[bytes]) -> None:
@@ -246,6 +250,9 @@ def pull_events(name: str) -> Iterator[bytes]:
             return
         if name == "lost":
             raise Cut
+        while name == "huge":
+            yield b": ping\n\n"
+            time.sleep(0.01)
     yield event("complete", {"file": "", "file_index": 2, "total_files": 2, "percent": 100})
 
 

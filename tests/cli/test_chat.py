@@ -1,56 +1,12 @@
 from __future__ import annotations
 
-import os
-import pty
-import re
-import select
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
 from tests.cli.conftest import PATIENCE, Shell
 from tests.cli.fake_daemon import FakeDaemon
-
-
-class Terminal:
-    """A program in a pseudo terminal."""
-
-    def __init__(self, command: list[str], env: dict[str, str]) -> None:
-        self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**env, "TERM": "xterm"},
-            start_new_session=True,
-        )
-        os.close(slave)
-        self._seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def expect(self, pattern: str) -> str:
-        """What was printed since the last call, up to and with the match."""
-        deadline = time.monotonic() + PATIENCE
-        while not (match := re.search(pattern, self._seen)):
-            assert time.monotonic() < deadline, f"{pattern!r} never came: {self._seen!r}"
-            if select.select([self._master], [], [], 0.1)[0]:
-                try:
-                    self._seen += os.read(self._master, 65536).decode("utf-8", "replace")
-                except OSError:  # the other side is closed
-                    pytest.fail(f"{pattern!r} never came: {self._seen!r}")
-        shown, self._seen = self._seen[: match.end()], self._seen[match.end() :]
-        return shown
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self._master)
+from tests.cli.terminal import Terminal
 
 
 @pytest.fixture
@@ -126,3 +82,12 @@ def test_thinking_is_dimmed_on_a_terminal(terminal: Terminal) -> None:
 @pytest.mark.parametrize("terminal", [("controls", "hi")], indirect=True)
 def test_a_model_does_not_control_the_terminal(terminal: Terminal) -> None:
     assert "\x1b]0" not in terminal.expect("a]0;title")
+
+
+@pytest.mark.parametrize("terminal", [("absent", "hi")], indirect=True)
+def test_a_download_has_a_bar_per_file(terminal: Terminal) -> None:
+    shown = terminal.expect("Hello, wörld.")
+    for name in ("[1/2] absent-1.gguf", "[2/2] absent-2.gguf"):
+        assert name in shown
+    assert "4.0/4.0 MB" in shown
+    assert terminal.process.wait(PATIENCE) == 0

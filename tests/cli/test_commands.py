@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 
 import pytest
-from tests.cli.conftest import Shell
+from tests.cli.conftest import PATIENCE, Shell
 from tests.cli.fake_daemon import FakeDaemon
 
 from lemonade.cli.main import arrange
@@ -199,6 +201,18 @@ def test_pull_of_a_repository(lemonade: Shell, daemon: FakeDaemon, text: str, va
         "labels": ["vision"],
         "stream": True,
     }
+
+
+def test_ctrl_c_leaves_the_download_to_the_daemon(lemonade: Shell, daemon: FakeDaemon) -> None:
+    process = subprocess.Popen(lemonade.command("pull", "huge"), stderr=subprocess.PIPE, env=lemonade.env)
+    assert process.stderr is not None
+    assert b"huge-1.gguf" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert b"lemonade pull huge --cancel" in err
+    assert b"Traceback" not in err
+    assert daemon.hung_up.wait(PATIENCE)
 
 
 def test_pull_cancel(lemonade: Shell, daemon: FakeDaemon) -> None:
