@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from lemonade.paths import Paths
+from lemonade.settings import Settings
+
 #: The setting's levels. `trace` is below what Python's logging knows; `none` is above everything.
 LEVELS: dict[str, int] = {
     "trace": 5,
