@@ -20,6 +20,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -110,10 +111,57 @@ class Folder:
     def validator(self, file: RemoteFile) -> Path:
         return self.path / "blobs" / (_blob_name(file) + VALIDATOR)
 
+    def lock(self, file: RemoteFile) -> Path:
+        return self.locks / f"{_blob_name(file)}.lock"
+
     def discard(self, file: RemoteFile) -> None:
         """Removes what came of a file so far."""
         self.incomplete(file).unlink(missing_ok=True)
         self.validator(file).unlink(missing_ok=True)
+
+    def withdraw(self, revision: str, files: Iterable[RemoteFile]) -> None:
+        """Removes files from a snapshot, with their bytes where no other snapshot shows them, and what came so far."""
+        gone = {}
+        for file in files:
+            self.discard(file)
+            gone[file.path] = self.blob(file)
+        self.unlink([self.file(revision, path) for path in gone], gone.values())
+        self.tidy()
+
+    def unlink(self, places: Iterable[Path], blobs: Iterable[Path] = ()) -> None:
+        """Removes names from snapshots, and of `blobs` and what the names led to whatever no other name leads to."""
+        snapshots, bytes_of = self.path / "snapshots", set(blobs)
+        for place in places:
+            if place.is_symlink():
+                bytes_of.add(_target(place))
+            place.unlink(missing_ok=True)
+            _remove_empty(place.parent, snapshots)
+        bytes_of -= {_target(link) for link in _links(snapshots)}
+        for blob in bytes_of:
+            # A link may lead anywhere; only what lies in this repository is ours to remove.
+            if blob.parent == self.path / "blobs":
+                blob.unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Removes what speaks of snapshots that are gone, and the repository when nothing is left in it."""
+        blobs = self.path / "blobs"
+        left = {each.name for each in self.snapshots()}
+        has_bytes = blobs.is_dir() and any(blobs.iterdir())
+        for note in (self.path / ".lemonade").glob("*.json"):
+            # The listing of a download that was interrupted says what its bytes belong to.
+            if note.stem not in left and not has_bytes:
+                note.unlink(missing_ok=True)
+        for ref in (self.path / "refs").glob("*"):
+            if ref.is_file() and ref.read_text(errors="replace").strip() not in left:
+                ref.unlink()
+        if not left and not has_bytes and self.path.exists():
+            self.remove()
+
+    def snapshots(self) -> list[Path]:
+        try:
+            return [each for each in (self.path / "snapshots").iterdir() if each.is_dir() and not each.is_symlink()]
+        except OSError:
+            return []
 
     def is_whole(self, revision: str, file: RemoteFile) -> bool:
         """Whether the file is in its place with the size that the registry named (any size where it named none)."""
@@ -175,6 +223,30 @@ def write(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _target(link: Path) -> Path:
+    return Path(os.path.normpath(link.parent / link.readlink()))
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            if path.is_symlink():
+                yield path
+
+
+def _remove_empty(folder: Path, stop: Path) -> None:
+    """Removes empty folders upwards, `stop` excluded."""
+    while folder != stop and folder.is_relative_to(stop):
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return
+        folder = folder.parent
 
 
 def _blob_name(file: RemoteFile) -> str:

@@ -51,6 +51,9 @@ class Place(Protocol):
     def validator(self, file: RemoteFile) -> Path:
         """Where it is noted which content the gathered bytes belong to."""
 
+    def lock(self, file: RemoteFile) -> Path:
+        """Which lock whoever fetches these bytes holds."""
+
     def discard(self, file: RemoteFile) -> None:
         """Removes what came of a file so far."""
 
@@ -80,11 +83,8 @@ class Registry(Protocol):
             RepositoryNotFound, RepositoryGated, RegistryUnreachable, RegistryReplied, Offline
         """
 
-    def fetch(self, listing: Listing, files: Sequence[RemoteFile], place: Place, watch: Watch) -> Sequence[RemoteFile]:
+    def fetch(self, listing: Listing, files: Sequence[RemoteFile], place: Place, watch: Watch) -> None:
         """Brings each file's bytes to `place.blob(file)`, verified; what came of an interrupted one stays for later.
-
-        Returns:
-            The files as they turned out: with sizes, where the listing had none.
 
         Raises:
             FileNotInRepository, IntegrityError, NotEnoughSpace, DownloadCancelled, RegistryUnreachable,

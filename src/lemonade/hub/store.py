@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -141,36 +141,21 @@ class Store:
     # One model's files in a repository that others use as well.
 
     def _delete_files(self, folder: Folder, repository: str, model: Model, sharers: list[Model]) -> None:
-        ours = self._used(model, repository)
-        theirs = {file for other in sharers if self.is_downloaded(other) for file in self._used(other, repository)}
-        blobs: set[Path] = set()
-        for file in sorted(ours - theirs):
-            if file.is_symlink():
-                target = file.parent / file.readlink()
-                blobs.add(Path(os.path.normpath(target)))
-            file.unlink(missing_ok=True)
-            _remove_empty(file.parent, folder.path / "snapshots")
-        still = {Path(os.path.normpath(link.parent / link.readlink())) for link in _links(folder.path / "snapshots")}
-        for blob in blobs - still:
-            if blob.parent == folder.path / "blobs":
-                blob.unlink(missing_ok=True)
+        ours = self._used(folder, model, repository)
+        theirs = {
+            file for other in sharers if self.is_downloaded(other) for file in self._used(folder, other, repository)
+        }
+        folder.unlink(sorted(ours - theirs))
         self._delete_partials(folder, repository, model, sharers)
-        self._tidy(folder)
+        folder.tidy()
 
-    def _used(self, model: Model, repository: str) -> set[Path]:
+    def _used(self, folder: Folder, model: Model, repository: str) -> set[Path]:
         """The files of a repository, over all snapshots, that a model's checkpoints mean."""
-        path = self.models / folder_name(model.registry, repository)
         used: set[Path] = set()
-        for snapshot in self._all_snapshots(path):
+        for snapshot in folder.snapshots():
             names = self._snapshots.names(str(snapshot))
             used |= {snapshot / name for name in _meant(names, model, repository)}
         return used
-
-    def _all_snapshots(self, path: Path) -> list[Path]:
-        try:
-            return [each for each in (path / "snapshots").iterdir() if each.is_dir() and not each.is_symlink()]
-        except OSError:
-            return []
 
     def _delete_partials(self, folder: Folder, repository: str, model: Model, sharers: list[Model]) -> None:
         for note in (folder.path / ".lemonade").glob("*.json"):
@@ -184,19 +169,6 @@ class Store:
             for file in listing.files:
                 if file.path in ours and (file.sha256 or file.etag):
                     folder.discard(file)
-
-    def _tidy(self, folder: Folder) -> None:
-        """Removes what says something about snapshots that are gone, and the repository when nothing is left in it."""
-        left = {snapshot.name for snapshot in self._all_snapshots(folder.path)}
-        for note in (folder.path / ".lemonade").glob("*.json"):
-            if note.stem not in left:
-                note.unlink(missing_ok=True)
-        for ref in (folder.path / "refs").glob("*"):
-            if ref.is_file() and ref.read_text(errors="replace").strip() not in left:
-                ref.unlink()
-        blobs = folder.path / "blobs"
-        if not left and not (blobs.is_dir() and any(blobs.iterdir())):
-            folder.remove()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -235,24 +207,6 @@ def _repositories(model: Model) -> list[str]:
 
 def _top(text: str) -> str:
     return text.replace("\\", "/").partition("/")[0]
-
-
-def _links(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(parent, name)
-            if path.is_symlink():
-                yield path
-
-
-def _remove_empty(folder: Path, stop: Path) -> None:
-    """Removes empty folders upwards, `stop` excluded."""
-    while folder != stop and folder.is_relative_to(stop):
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
 
 
 def _remove_tree(path: Path) -> None:
