@@ -19,7 +19,7 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -213,15 +213,14 @@ class Folder:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a small file whole or not at all."""
+    """Writes a small file whole or not at all, readable for whoever shares the cache."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
+        fresh.write_bytes(content)
+        fresh.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)
         raise
 
 
