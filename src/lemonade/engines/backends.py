@@ -1,0 +1,34 @@
+"""What is installed on this machine: programs on PATH and Python packages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import time
+from functools import cache
+
+#: Seconds for which a look at PATH is believed. A person who installs a program need not restart the daemon.
+FRESH = 5.0
+
+_seen: dict[tuple[str, str], tuple[float, str | None]] = {}
+
+
+def find_program(name: str) -> str | None:
+    """The full path of a program on PATH, or None."""
+    key = (name, os.environ.get("PATH", ""))
+    now = time.monotonic()
+    when, found = _seen.get(key, (-FRESH, None))
+    if now - when >= FRESH or (found is not None and not os.access(found, os.X_OK)):
+        found = shutil.which(name)
+        _seen[key] = (now, found)
+    return found
+
+
+@cache
+def installed_version(distribution: str) -> str:
+    """The version of a Python package, `""` when it is not installed. Reads metadata; imports nothing."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

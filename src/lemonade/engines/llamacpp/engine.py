@@ -1,0 +1,171 @@
+"""The recipe `llamacpp`: text, embeddings, reranking and pictures in chats, by llama.cpp's server."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lemonade.engines.backends import find_program, installed_version
+from lemonade.engines.engine import Backend, Launch
+from lemonade.engines.llamacpp.arguments import mentions, parse, refuse_reserved, split
+from lemonade.errors import InvalidArgument, ModelLoadError
+from lemonade.model import Model
+from lemonade.settings import Settings
+
+PROGRAM = "llama-server"
+LIBRARY = "xllamacpp"
+#: Tokens that an embedding model's context has at least. Source: the specification.
+EMBEDDING_CONTEXT = 8192
+#: Tokens of one text that an embedding or reranking model can take: they are computed in a single batch, for which
+#: llama.cpp's default of 512 is too short.
+EMBEDDING_BATCH = 2048
+
+#: Backends of the original that want a downloaded program.
+_ELSEWHERE = ("cuda", "vulkan", "rocm")
+
+
+class LlamaCpp:
+    """llama.cpp as a library in a Python child (`cpu`, on Apple's chips `metal`), or a `llama-server` on PATH
+    (`system`)."""
+
+    recipe = "llamacpp"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def backends(self) -> list[Backend]:
+        """`system` first when `llamacpp.prefer_system` is set, else last of those that can run."""
+        version = installed_version(LIBRARY)
+        bundled = [
+            Backend(
+                name=name,
+                devices=(device,),
+                state="installed" if version else "installable",
+                message="" if version else f"The package {LIBRARY} is missing: `pip install {LIBRARY}`.",
+                version=version,
+            )
+            for name, device in _bundled()
+        ]
+        program = find_program(PROGRAM)
+        system = Backend(
+            name="system",
+            devices=("gpu", "cpu"),
+            state="installed" if program else "unsupported",
+            message="" if program else f"There is no {PROGRAM} on PATH.",
+        )
+        others = [
+            Backend(
+                name=name,
+                devices=("gpu",),
+                state="unsupported",
+                message=f"Install a {PROGRAM} built for {name}, put it on PATH, and use the backend `system`.",
+            )
+            for name in _ELSEWHERE
+        ]
+        preferred = self._settings["llamacpp.prefer_system"]
+        return [system, *bundled, *others] if preferred else [*bundled, system, *others]
+
+    def plan(
+        self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
+    ) -> Launch:
+        backend = self._backend(options)
+        words = split(_text(options, "llamacpp_args"))
+        refuse_reserved(words)
+        device = _text(options, "llamacpp_device") or str(self._settings["llamacpp.device"])
+        if backend.name != "system":
+            parse(words)
+            if device:
+                raise InvalidArgument(
+                    f"'llamacpp_device' is for the backend `system`; `{backend.name}` has no devices to choose",
+                    param="llamacpp_device",
+                )
+        if "main" not in files:
+            raise ModelLoadError("no GGUF file of the model is there")
+        made = ["-m", str(files["main"]), "--ctx-size", str(_context(model, options))]
+        made += ["--device", device] if device else []
+        made += ["--port", str(port), "--jinja", "--metrics", "--alias", alias]
+        if "mmproj" in files:
+            made += ["--mmproj", str(files["mmproj"])]
+            made += ["--no-mmproj-offload"] if backend.name == "cpu" else []
+        if "draft" in files:
+            made += ["--model-draft", str(files["draft"])]
+        made += {"embeddings": ["--embeddings"], "reranking": ["--reranking"]}.get(model.mode, [])
+        if backend.name == "system":
+            program = find_program(PROGRAM)
+            assert program is not None
+            return Launch(
+                name=PROGRAM, argv=(program, *made, *words), port=port, backend="system", device=backend.devices[0]
+            )
+        made += _bundled_defaults(model, backend, words)
+        return Launch(
+            name="llama.cpp",
+            argv=(sys.executable, "-m", "lemonade.engines.llamacpp.host", *made, *words),
+            port=port,
+            backend=backend.name,
+            device=backend.devices[0],
+        )
+
+    def _backend(self, options: Mapping[str, Any]) -> Backend:
+        wanted = _text(options, "llamacpp_backend") or "auto"
+        if wanted == "auto":
+            wanted = str(self._settings["llamacpp.backend"]) or "auto"
+        known = self.backends()
+        if wanted == "auto":
+            for backend in known:
+                if backend.state == "installed":
+                    return backend
+            raise ModelLoadError("no backend of llamacpp can run here. " + known[0].message)
+        for backend in known:
+            if backend.name == wanted:
+                if backend.state == "installed":
+                    return backend
+                raise ModelLoadError(f"the backend `{wanted}` of llamacpp cannot run here. {backend.message}")
+        names = ", ".join(["auto", *(backend.name for backend in known)])
+        raise InvalidArgument(f"'llamacpp.backend' must be one of: {names}, not {wanted!r}", param="llamacpp_backend")
+
+
+def _bundled() -> list[tuple[str, str]]:
+    """Names and devices of what the library can compute on; its wheels for Apple's chips hold Metal."""
+    apple = sys.platform == "darwin" and platform.machine() == "arm64"
+    return [("metal", "gpu"), ("cpu", "cpu")] if apple else [("cpu", "cpu")]
+
+
+def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[str]:
+    made: list[str] = []
+    if not mentions(words, "--threads"):
+        made += ["--threads", str(_threads())]
+    if model.mode in ("embeddings", "reranking"):
+        for flag in ("--batch-size", "--ubatch-size"):
+            made += [] if mentions(words, flag) else [flag, str(EMBEDDING_BATCH)]
+    if backend.name == "cpu" and sys.platform == "darwin" and not mentions(words, "--n-gpu-layers"):
+        made += ["--n-gpu-layers", "0"]
+    return made
+
+
+def _threads() -> int:
+    """Physical cores that this process may use: llama.cpp's threads wait by spinning, so more only hinder."""
+    import os
+
+    import psutil
+
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
+
+
+def _context(model: Model, options: Mapping[str, Any]) -> int:
+    size = options.get("ctx_size")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise InvalidArgument(f"'ctx_size' must be a whole number of at least 1, not {size!r}", param="ctx_size")
+    return max(size, EMBEDDING_CONTEXT) if model.mode == "embeddings" else size
+
+
+def _text(options: Mapping[str, Any], key: str) -> str:
+    value = options.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"'{key}' must be a string, not {value!r}", param=key)
+    return value

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.launching import llama_server_shim
+
+from lemonade.engines import backends
+from lemonade.engines.connection import Connection
+from lemonade.engines.engine import Launch
+from lemonade.engines.llamacpp.engine import LlamaCpp
+from lemonade.engines.ports import take_port
+from lemonade.engines.process import EngineProcess
+from lemonade.engines.table import Engines
+from lemonade.errors import InvalidArgument, ModelLoadError, ModelNotSupported
+from lemonade.model import Model
+from lemonade.settings import Layer, Settings
+
+GGUF = Path("/models/a b.gguf")
+CHAT = Model(name="M", recipe="llamacpp", labels=("chat",))
+
+
+def engine(**settings: Any) -> LlamaCpp:
+    return LlamaCpp(Settings([Layer("test", {f"llamacpp.{key}": value for key, value in settings.items()})]))
+
+
+def plan(
+    options: Mapping[str, Any] = {}, *, model: Model = CHAT, files: Mapping[str, Path] = {"main": GGUF}, **settings: Any
+) -> Launch:
+    return engine(**settings).plan(model, files, {"ctx_size": 4096, **options}, alias="M", port=8123)
+
+
+@pytest.fixture
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = llama_server_shim(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    return program
+
+
+@pytest.fixture
+def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def words(launch: Launch) -> list[str]:
+    """The arguments without the program."""
+    return list(launch.argv[launch.argv.index("-m", 2 if launch.backend == "cpu" else 0) :])
+
+
+def test_the_exact_command_line_of_a_llama_server(shim: Path) -> None:
+    launch = plan({"llamacpp_backend": "system", "llamacpp_args": "--parallel 1 --top_k=3 --override-kv a=int:1"})
+    assert launch.argv == (
+        str(shim),
+        *("-m", str(GGUF), "--ctx-size", "4096", "--port", "8123", "--jinja", "--metrics", "--alias", "M"),
+        *("--parallel", "1", "--top_k", "3", "--override-kv", "a=int:1"),
+    )
+    assert (launch.name, launch.backend, launch.health_path) == ("llama-server", "system", "/health")
+
+
+def test_what_other_models_add(shim: Path) -> None:
+    system = {"llamacpp_backend": "system"}
+    files = {"main": GGUF, "mmproj": Path("/p"), "draft": Path("/d")}
+    assert words(plan({**system, "llamacpp_device": "CUDA0"}, files=files))[2:] == [
+        *("--ctx-size", "4096", "--device", "CUDA0", "--port", "8123", "--jinja", "--metrics", "--alias", "M"),
+        *("--mmproj", "/p", "--model-draft", "/d"),
+    ]
+    embeddings = Model(name="E", recipe="llamacpp", labels=("embeddings",))
+    assert words(plan(system, model=embeddings))[2:4] == ["--ctx-size", "8192"]
+    assert words(plan(system, model=embeddings))[-1] == "--embeddings"
+    assert words(plan({**system, "ctx_size": 9000}, model=embeddings))[2:4] == ["--ctx-size", "9000"]
+    assert words(plan(system, model=Model(name="R", recipe="llamacpp", labels=("reranking",))))[-1] == "--reranking"
+
+
+def test_the_bundled_engine_takes_the_same_words(no_server: None) -> None:
+    launch = plan({"llamacpp_args": "--temp 0.5"}, files={"main": GGUF, "mmproj": Path("/p")})
+    assert launch.argv[:3] == (sys.executable, "-m", "lemonade.engines.llamacpp.host")
+    assert launch.argv[3:17] == (
+        *("-m", str(GGUF), "--ctx-size", "4096", "--port", "8123", "--jinja", "--metrics", "--alias", "M"),
+        *("--mmproj", "/p", "--no-mmproj-offload", "--threads"),
+    )
+    assert launch.argv[-2:] == ("--temp", "0.5")
+    assert (launch.backend, launch.device) == ("cpu", "cpu")
+
+
+def test_the_users_threads_and_batches_stand() -> None:
+    launch = plan({"llamacpp_args": "-t 1 -b 9"}, model=Model(name="E", recipe="llamacpp", labels=("embeddings",)))
+    assert "--threads" not in launch.argv
+    assert "--batch-size" not in launch.argv
+    assert launch.argv[launch.argv.index("--ubatch-size") + 1] == "2048"
+
+
+@pytest.mark.parametrize(
+    ("option", "configured", "prefer", "chosen"),
+    [
+        ("", "auto", False, "cpu"),
+        ("auto", "auto", True, "system"),
+        ("auto", "system", False, "system"),
+        ("cpu", "system", True, "cpu"),
+        ("system", "cpu", False, "system"),
+    ],
+)
+def test_the_choice_of_a_backend(shim: Path, option: str, configured: str, prefer: bool, chosen: str) -> None:
+    launch = plan({"llamacpp_backend": option}, backend=configured, prefer_system=prefer)
+    assert launch.backend == chosen
+
+
+def test_a_backend_that_is_not_here(no_server: None) -> None:
+    with pytest.raises(ModelLoadError, match="no llama-server on PATH"):
+        plan({"llamacpp_backend": "system"})
+    with pytest.raises(ModelLoadError, match="built for vulkan"):
+        plan({"llamacpp_backend": "vulkan"})
+    with pytest.raises(InvalidArgument, match="must be one of: auto, cpu, system, cuda, vulkan, rocm, not 'nope'"):
+        plan({"llamacpp_backend": "nope"})
+    assert plan(prefer_system=True).backend == "cpu"
+
+
+def test_a_program_that_is_installed_later_is_found(
+    tmp_path: Path, no_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def state() -> str:
+        return next(backend.state for backend in engine().backends() if backend.name == "system")
+
+    assert state() == "unsupported"
+    shim = llama_server_shim(tmp_path)
+    monkeypatch.setattr(backends, "FRESH", 0.0)
+    assert state() == "installed"
+    shim.unlink()
+    assert state() == "unsupported"
+
+
+@pytest.mark.parametrize("backend", ["cpu", "system"])
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"llamacpp_args": "--port 1"}, "llamacpp_args"),
+        ({"llamacpp_args": "'open"}, "llamacpp_args"),
+        ({"llamacpp_args": 5}, "llamacpp_args"),
+        ({"ctx_size": -1}, "ctx_size"),
+        ({"ctx_size": True}, "ctx_size"),
+    ],
+)
+def test_options_are_refused_before_anything_starts(
+    shim: Path, backend: str, options: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        plan({"llamacpp_backend": backend, **options})
+    assert caught.value.param == param
+
+
+def test_only_a_llama_server_has_devices_and_unknown_flags(shim: Path) -> None:
+    with pytest.raises(InvalidArgument, match="'llamacpp_device' is for the backend `system`"):
+        plan({"llamacpp_device": "CUDA0"})
+    with pytest.raises(InvalidArgument, match="--new-flag"):
+        plan({"llamacpp_args": "--new-flag"})
+    assert plan({"llamacpp_args": "--new-flag", "llamacpp_backend": "system"}).argv[-1] == "--new-flag"
+
+
+def test_no_file_of_the_model() -> None:
+    with pytest.raises(ModelLoadError, match="no GGUF file"):
+        plan(files={})
+
+
+async def test_a_llama_server_from_path_is_run(shim: Path, tmp_path: Path) -> None:
+    options = {"llamacpp_backend": "system", "ctx_size": 4096, "llamacpp_args": "--parallel 1"}
+    launch = engine().plan(CHAT, {"main": tmp_path / "m.gguf"}, options, alias="M", port=take_port())
+    process = await EngineProcess.start(launch)
+    connection = Connection(process)
+    try:
+        await process.wait_ready(30)
+        props = await (await connection.request("GET", "/props")).read()
+        assert b'"model_alias": "M"' in props
+    finally:
+        await connection.close()
+        await process.stop()
+
+
+def test_the_table_knows_every_recipe(no_server: None) -> None:
+    engines = Engines(Settings([]))
+    assert engines.get("llamacpp").recipe == "llamacpp"
+    assert engines.unsupported("llamacpp") is None
+    assert engines.unsupported("collection.omni") is None
+    for recipe in ("whispercpp", "moonshine", "kokoro", "sd-cpp", "onnxruntime", "vllm", "flm", "ryzenai-llm"):
+        assert f"`{recipe}`" in (engines.unsupported(recipe) or "")
+    assert "no recipe" in (engines.unsupported("nonsense") or "")
+    with pytest.raises(ModelNotSupported, match="trellis"):
+        engines.get("trellis")
