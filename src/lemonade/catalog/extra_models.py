@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -177,14 +178,30 @@ class ExtraModels:
 
     async def _changes(self, root: Path | None, relocated: asyncio.Event, poll_seconds: float) -> AsyncIterator[None]:
         """Yields after each change below `root`; ends when the folder came, went, or is another one."""
-        if root is None or not await asyncio.to_thread(root.is_dir):
+        identity = _identity(root)
+        if root is None or identity is None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(relocated.wait(), None if root is None else poll_seconds)
             return
         import watchfiles  # a compiled module that only people with such a folder need
 
-        # A long copy gives many changes; they are merged.
-        async for _ in watchfiles.awatch(root, stop_event=relocated, step=100, debounce=400, rust_timeout=1000):
-            yield
-            if not await asyncio.to_thread(root.is_dir):
+        watching = False
+        # A long copy gives many changes; they are merged. It also answers once a second when there are none.
+        async for changes in watchfiles.awatch(
+            root, stop_event=relocated, step=100, debounce=400, rust_timeout=1000, yield_on_timeout=True
+        ):
+            if changes or not watching:
+                # The first answer is the first proof that it watches: what came before that must be looked for.
+                watching = True
+                yield
+            if _identity(root) != identity:
                 return
+
+
+def _identity(folder: Path | None) -> tuple[int, int] | None:
+    """Tells a folder from another one of the same name; None for what is no folder."""
+    try:
+        status = folder.stat() if folder is not None else None
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status is not None and stat.S_ISDIR(status.st_mode) else None
