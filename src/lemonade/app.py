@@ -92,7 +92,7 @@ async def open_services(
     hardware = Hardware.detect()
     engines = Engines(settings)
     catalog = Catalog(paths=paths, settings=settings, hardware=hardware, store=store, unsupported=engines.unsupported)
-    options = Options(settings=settings, catalog=catalog, hardware=hardware, store=store)
+    options = Options(catalog, settings, hardware, engines.preferred)
     downloads = Downloads(store, settings=settings)
     loader = Loader(store=store, catalog=catalog, options=options, downloads=downloads, engines=engines)
     residency = Residency(loader, settings, env=env)

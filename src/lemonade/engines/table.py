@@ -50,6 +50,12 @@ class Engines:
             raise ModelNotSupported(self.unsupported(recipe) or f"The recipe `{recipe}` runs no engine.")
         return self._engines[recipe]
 
+    def preferred(self, recipe: str) -> str:
+        """The backend that `auto` means for the recipe on this machine; `""` when there is none."""
+        engine = self._engines.get(recipe)
+        backends = engine.backends() if engine is not None else []
+        return next((backend.name for backend in backends if backend.state == "installed"), "")
+
     def unsupported(self, recipe: str) -> str | None:
         """Why this machine cannot run models of the recipe, or None when it can."""
         if recipe.startswith("collection.") or recipe in _VIRTUAL:
