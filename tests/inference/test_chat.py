@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lemonade.errors import InvalidArgument
+from lemonade.inference.chat import ChatRequest, check_reply, shape
+
+USER = {"role": "user", "content": "hi"}
+
+
+def sent(**body: Any) -> dict[str, Any]:
+    """What the engine is sent for a body."""
+    raw = msgspec.json.encode({"model": "m", "messages": [USER], **body})
+    shaped: dict[str, Any] = msgspec.json.decode(shape(msgspec.json.decode(raw, type=ChatRequest), raw))
+    return shaped
+
+
+def test_an_ordinary_request_is_not_encoded_again() -> None:
+    raw = b'{ "model":"m", "messages":[{"role":"user","content":"hi"}], "temperature": 0.50, "unknown": [1,  2] }'
+    assert shape(msgspec.json.decode(raw, type=ChatRequest), raw) is raw
+
+
+def test_null_counts_as_absent() -> None:
+    assert sent(tool_choice=None, temperature=None, stop=None) == {"model": "m", "messages": [USER]}
+
+
+@pytest.mark.parametrize(
+    ("body", "off"),
+    [
+        ({"enable_thinking": False}, True),
+        ({"thinking": False}, True),
+        ({"thinking": {"type": "disabled"}}, True),
+        ({"enable_thinking": True}, False),
+        ({"thinking": {"type": "enabled"}}, False),
+        ({"enable_thinking": True, "thinking": False}, False),
+        ({"enable_thinking": False, "thinking": True}, True),
+    ],
+)
+def test_thinking(body: dict[str, Any], off: bool) -> None:
+    result = sent(**body)
+    assert "enable_thinking" not in result
+    assert "thinking" not in result
+    assert (result.get("reasoning_effort") == "none") is off
+    assert (result.get("chat_template_kwargs") == {"enable_thinking": False}) is off
+    assert result["messages"][0]["content"].startswith("/no_think\n") is off
+
+
+def test_thinking_keeps_other_template_arguments() -> None:
+    assert sent(enable_thinking=False, chat_template_kwargs={"a": 1})["chat_template_kwargs"] == {
+        "a": 1,
+        "enable_thinking": False,
+    }
+
+
+def test_max_completion_tokens_is_max_tokens_unless_both_are_given() -> None:
+    assert sent(max_completion_tokens=5)["max_tokens"] == 5
+    assert sent(max_completion_tokens=5, max_tokens=7)["max_tokens"] == 7
+
+
+def tool(name: str, **schema: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": schema}}}
+
+
+def test_a_named_tool_is_the_only_one_and_required() -> None:
+    result = sent(tools=[tool("a"), tool("b")], tool_choice={"type": "function", "function": {"name": "b"}})
+    assert [one["function"]["name"] for one in result["tools"]] == ["b"]
+    assert result["tool_choice"] == "required"
+    with pytest.raises(InvalidArgument, match="'c'"):
+        sent(tools=[tool("a")], tool_choice={"type": "function", "function": {"name": "c"}})
+
+
+def test_bounds_that_explode_the_grammar_are_dropped() -> None:
+    fine = tool("a", x={"type": "string", "maxLength": 1999}, y={"type": "array", "maxItems": 2000})
+    raw = msgspec.json.encode({"model": "m", "messages": [USER], "tools": [fine]})
+    assert shape(msgspec.json.decode(raw, type=ChatRequest), raw) is raw
+    result = sent(tools=[tool("a", x={"type": "string", "maxLength": 2000}, y={"items": [{"minItems": 2001, "z": 1}]})])
+    assert result["tools"][0]["function"]["parameters"]["properties"] == {
+        "x": {"type": "string"},
+        "y": {"items": [{"z": 1}]},
+    }
+
+
+def test_histories_of_agents() -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+    result = sent(messages=[{"role": "developer", "content": "d"}, call, {"role": "assistant", "content": None}])
+    assert result["messages"] == [
+        {"role": "system", "content": "d"},
+        call,
+        {"role": "assistant", "content": ""},
+    ]
+
+
+def completion(message: dict[str, Any], model: str = "m") -> bytes:
+    return msgspec.json.encode({"model": model, "choices": [{"index": 0, "message": message}]})
+
+
+def test_a_whole_answer_passes_untouched() -> None:
+    body = completion({"role": "assistant", "content": "x"})
+    assert check_reply(body, "m") is body
+
+
+def test_an_answer_carries_the_name_that_was_asked_for_and_a_content() -> None:
+    body = completion({"role": "assistant", "reasoning_content": "hm"}, "/path/to.gguf")
+    assert msgspec.json.decode(check_reply(body, "asked")) == {
+        "model": "asked",
+        "choices": [{"index": 0, "message": {"role": "assistant", "reasoning_content": "hm", "content": ""}}],
+    }
+
+
+@pytest.mark.parametrize("body", [b'{"choices":[]}', b'{"choices":[{"message":{}}]}', b"{}", b"[]", b"<html>"])
+def test_what_is_no_answer_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        check_reply(body, "m")
