@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from lemonade import __version__
@@ -93,9 +93,10 @@ async def open_services(
     engines = Engines(settings)
     catalog = Catalog(paths=paths, settings=settings, hardware=hardware, store=store, unsupported=engines.unsupported)
     options = Options(catalog, settings, hardware, engines.preferred)
-    downloads = Downloads(store, settings=settings)
+    downloads = Downloads(store, offline=lambda: bool(settings["offline"]))
     loader = Loader(store=store, catalog=catalog, options=options, downloads=downloads, engines=engines)
     residency = Residency(loader, settings, env=env)
+    settings.constrain("llamacpp.backend", lambda value: engines.refusal("llamacpp", value))
     services = Services(
         paths=paths,
         settings=settings,
@@ -163,26 +164,21 @@ def _follow(listener: Listener, settings: Settings, changed: Mapping[str, Any]) 
 
 
 @contextlib.contextmanager
-def _signals(stop: Callable[[], None]) -> Any:
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
     """Calls `stop` on SIGTERM and SIGINT."""
     wanted = (signal.SIGTERM, signal.SIGINT)
     loop = asyncio.get_running_loop()
-    try:
+    with contextlib.ExitStack() as stack:
         for one in wanted:
-            loop.add_signal_handler(one, stop)
-        restore = [lambda one=one: loop.remove_signal_handler(one) for one in wanted]
-    except (NotImplementedError, RuntimeError, ValueError):
-        # Windows has no signal handlers on the loop; a thread of an embedding program may set none.
-        try:
-            before = [(one, signal.signal(one, lambda *_: loop.call_soon_threadsafe(stop))) for one in wanted]
-        except ValueError:
-            before = []
-        restore = [lambda pair=pair: signal.signal(*pair) for pair in before]
-    try:
+            try:
+                loop.add_signal_handler(one, stop)
+                stack.callback(loop.remove_signal_handler, one)
+            except (NotImplementedError, RuntimeError, ValueError):
+                # Windows has no signal handlers on the loop. An embedding program's thread may set none at all.
+                with contextlib.suppress(ValueError):
+                    before = signal.signal(one, lambda *_: loop.call_soon_threadsafe(stop))
+                    stack.callback(signal.signal, one, before)
         yield
-    finally:
-        for undo in restore:
-            undo()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

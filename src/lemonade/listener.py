@@ -44,7 +44,7 @@ class Listener(uvicorn.Server):
 
     def __init__(self, application: Application, host: str, port: int) -> None:
         config = uvicorn.Config(
-            application,  # type: ignore[arg-type]
+            application,
             loop="none",
             http="httptools",
             ws="none",
@@ -59,6 +59,8 @@ class Listener(uvicorn.Server):
             backlog=BACKLOG,
         )
         super().__init__(config)
+        # Its account of starting and stopping repeats what the daemon says itself.
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._sockets = bind(host, port)
         self._moving: asyncio.Task[None] | None = None
 

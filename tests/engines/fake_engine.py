@@ -453,9 +453,9 @@ def arguments() -> argparse.Namespace:
 
 async def serve(state: State) -> None:
     app = FakeEngine(state).application()
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, keepalive_timeout=75)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, keepalive_timeout=75, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, state.args.host, state.args.port, shutdown_timeout=0.1)
+    site = web.TCPSite(runner, state.args.host, state.args.port)
     await site.start()
     print(f"fake engine listens on {state.args.port}", flush=True)
     stop = asyncio.Event()

@@ -66,6 +66,10 @@ class Engine(Protocol):
         what `auto` means. Quick: looks at this machine only, never at the network."""
         ...
 
+    def device(self, options: Mapping[str, Any]) -> str:
+        """The kind of device that a process started with `options` would compute on. Raises as `plan` does."""
+        ...
+
     def plan(
         self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
     ) -> Launch:

@@ -56,6 +56,11 @@ class Engines:
         backends = engine.backends() if engine is not None else []
         return next((backend.name for backend in backends if backend.state == "installed"), "")
 
+    def refusal(self, recipe: str, backend: str) -> str | None:
+        """Why the setting `backend` of a recipe cannot be `backend`, or None when it can."""
+        known = ["auto", *(one.name for one in self.get(recipe).backends())]
+        return None if backend in known else f"must be one of: {', '.join(known)}"
+
     def unsupported(self, recipe: str) -> str | None:
         """Why this machine cannot run models of the recipe, or None when it can."""
         if recipe.startswith("collection.") or recipe in _VIRTUAL:

@@ -19,7 +19,8 @@ from lemonade.errors import ContextLengthExceeded, EngineError, EngineLost, Engi
 if TYPE_CHECKING:
     from lemonade.engines.connection import Reply
     from lemonade.model import Model
-    from lemonade.residency.manager import Lease, Residency
+    from lemonade.residency.lease import Lease
+    from lemonade.residency.manager import Residency
 
 logger = logging.getLogger("lemonade.inference")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 import msgspec
@@ -175,7 +176,12 @@ async def delete(exchange: Exchange, body: DeleteRequest) -> None:
             f"'{name}' lies in the folder of extra models, which is yours; delete its file there.", param="model"
         )
     await services.residency.unload(model)
-    await services.downloads.remove(model)
+    for job in services.downloads.jobs():
+        if job.model.canonical == model.canonical:
+            job.cancel()
+            with contextlib.suppress(LemonadeError):
+                await job.wait()
+            services.downloads.remove(job)
     services.catalog.delete(model)
     await exchange.json({"status": "success", "message": f"Deleted model: {name}"})
 

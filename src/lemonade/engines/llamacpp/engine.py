@@ -68,6 +68,9 @@ class LlamaCpp:
         preferred = self._settings["llamacpp.prefer_system"]
         return [system, *bundled, *others] if preferred else [*bundled, system, *others]
 
+    def device(self, options: Mapping[str, Any]) -> str:
+        return self._backend(options).devices[0]
+
     def plan(
         self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
     ) -> Launch:
