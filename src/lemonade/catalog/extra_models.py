@@ -142,12 +142,14 @@ class ExtraModels:
         if self._stale or root != self._scanned:
             # Before the scan: a change that is noticed during it must not be lost.
             self._stale = False
-            self._scanned = root
-            found = scan(root.absolute()) if root is not None else Found()
-            if found != self._found:
-                self._found = found
-                self.version += 1
+            self._take(root, _look(root))
         return self._found
+
+    def _take(self, root: Path | None, found: Found) -> None:
+        self._scanned = root
+        if found != self._found:
+            self._found = found
+            self.version += 1
 
     def changed(self) -> None:
         """Makes the next look scan the folder."""
@@ -167,14 +169,20 @@ class ExtraModels:
             root = self._directory()
             try:
                 async for _ in self._changes(root, relocated, poll_seconds):
-                    self.changed()
+                    await self._rescan(root)
                     notify()
             except (OSError, RuntimeError) as error:
                 log.warning("%s cannot be watched (%s); it is looked at every %g s", root, error, poll_seconds)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(relocated.wait(), poll_seconds)
-            self.changed()
+            await self._rescan(self._directory())
             notify()
+
+    async def _rescan(self, root: Path | None) -> None:
+        """Scans in a thread: the folder may be large, or on the other side of a network."""
+        found = await asyncio.to_thread(_look, root)
+        if root == self._directory():
+            self._take(root, found)
 
     async def _changes(self, root: Path | None, relocated: asyncio.Event, poll_seconds: float) -> AsyncIterator[None]:
         """Yields after each change below `root`; ends when the folder came, went, or is another one."""
@@ -196,6 +204,10 @@ class ExtraModels:
                 yield
             if _identity(root) != identity:
                 return
+
+
+def _look(root: Path | None) -> Found:
+    return scan(root.absolute()) if root is not None else Found()
 
 
 def _identity(folder: Path | None) -> tuple[int, int] | None:
