@@ -142,20 +142,43 @@ class Endpoint:
         """
         assert self.decoder is not None
         try:
+            return self._decode(raw)
+        except RequestError:
+            if self.body_optional and not _is_object(raw):
+                return self.decoder.decode(b"{}")
+            raise
+
+    def _decode(self, raw: bytes) -> Any:
+        assert self.decoder is not None
+        try:
             # The decoder checks only the strings that it keeps; the rest goes to an engine as it came.
             if not raw.isascii():
                 raw.decode()
             return self.decoder.decode(raw)
         except msgspec.ValidationError as error:
-            if self.body_optional and str(error).startswith("Expected `object`") and " - at " not in str(error):
-                return self.decoder.decode(b"{}")
+            if not _is_json(raw):
+                # It stopped at the first wrong field, before it came to what is no JSON at all.
+                raise InvalidJSON("The request body is not valid JSON.") from None
             raise explain(str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if self.body_optional:
-                return self.decoder.decode(b"{}")
             raise InvalidJSON(f"The request body is not valid JSON: {error}.") from None
         except RecursionError:
             raise InvalidJSON("The request body is nested too deeply.") from None
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_object(raw: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(raw), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
