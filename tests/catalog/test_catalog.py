@@ -322,6 +322,15 @@ class TestOwnModels:
         assert world.read("user_models.json") == {}
         assert world.read("recipe_options.json") == {"user.A": {"ctx_size": 5}}
 
+    def test_files_of_older_versions_move_to_where_they_belong(self, world: World) -> None:
+        world.paths.cache.mkdir()
+        (world.paths.cache / "user_models.json").write_text('{"Old": {"recipe": "llamacpp", "checkpoint": "a/b:c"}}')
+        assert world.open().find("Old")
+        assert world.read("user_models.json")
+        assert not (world.paths.cache / "user_models.json").exists()
+        (world.paths.cache / "user_models.json").write_text("{}")
+        assert world.open().find("Old")
+
     def test_two_processes_do_not_lose_each_others_models(self, world: World) -> None:
         other = world.open()
         world.catalog.register({"model_name": "user.A", **USER})

@@ -70,6 +70,23 @@ def test_secrets_are_replaced_everywhere(tmp_path: Path, logs: Logs, logger: log
     assert "ValueError: key ***" in text
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("GET /logs/stream?api_key=sk-wrong&x=1", "GET /logs/stream?api_key=***&x=1"),
+        ("Authorization: Bearer sk-wrong", "Authorization: Bearer ***"),
+        ("lemonade-realtime, bearer.c2std3Jvbmc", "lemonade-realtime, bearer.***"),
+        ("X-Api-Key: sk-wrong", "X-Api-Key: ***"),
+        ("the token hf_abcdefghijklmnopqrst", "the token ***"),
+        ("index https://user:pass@host/simple", "index https://user:***@host/simple"),
+        ("http://127.0.0.1:8001/v1 bearers of news, hf_hub", "http://127.0.0.1:8001/v1 bearers of news, hf_hub"),
+    ],
+)
+def test_what_looks_like_a_secret_is_one(logs: Logs, logger: logging.Logger, text: str, shown: str) -> None:
+    logger.info(text)
+    assert logs.ring.entries()[0].line == shown
+
+
 def test_a_long_traceback_keeps_its_end(tmp_path: Path, logs: Logs, logger: logging.Logger) -> None:
     def deep(count: int) -> None:
         if count:

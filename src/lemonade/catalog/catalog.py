@@ -16,7 +16,7 @@ from lemonade.catalog.extra_models import ExtraModels
 from lemonade.catalog.index import Index
 from lemonade.catalog.presence import Presence, State
 from lemonade.catalog.saved_options import SavedOptions, own_options
-from lemonade.catalog.stores import ObjectFile
+from lemonade.catalog.stores import ObjectFile, adopt
 from lemonade.catalog.support import Support
 from lemonade.errors import InvalidArgument, ModelNotFound, ModelNotSupported
 from lemonade.hub.gguf import Header
@@ -65,6 +65,8 @@ class Catalog:
         self._support = Support(hardware, unsupported, lambda: bool(settings["enable_dgpu_gtt"]))
         self._builtin = rows.builtin()
         self._extra_directory: Path | None = None
+        for name in ("user_models.json", "recipe_options.json"):
+            adopt(name, paths.cache, paths.config)
         self._user_file = ObjectFile(paths.config / "user_models.json")
         self._user: dict[str, tuple[Any, Model | None]] = {}
         self.saved = SavedOptions(paths.config / "recipe_options.json", self._builtin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from lemonade.catalog.recipes import is_set, options_of
 from lemonade.catalog.stores import ObjectFile
 from lemonade.model import Model
+
+log = logging.getLogger("lemonade.catalog")
 
 
 class SavedOptions:
@@ -29,7 +32,10 @@ class SavedOptions:
                     entry = values.pop(name)
                     values.setdefault(f"builtin.{name}", entry)
 
-            self._file.change(take_over)
+            try:
+                self._file.change(take_over)
+            except OSError as error:
+                log.warning("Options that an older version saved cannot be taken over: %s", error)
 
     @property
     def version(self) -> int:

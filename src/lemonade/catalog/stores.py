@@ -11,6 +11,7 @@ import copy
 import json
 import logging
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -104,6 +105,17 @@ class ObjectFile:
             return
         self._stamp, self._broken = None, None
         log.error("%s could not be read (%s); it was set aside as %s", self.path, error, aside.name)
+
+
+def adopt(name: str, old: Path, new: Path) -> None:
+    """Moves a file from the folder where older versions kept it, unless there is one in the new folder."""
+    if old == new or (new / name).exists() or not (old / name).is_file():
+        return
+    try:
+        new.mkdir(parents=True, exist_ok=True)
+        shutil.move(old / name, new / name)
+    except OSError as error:
+        log.warning("%s cannot be moved to %s: %s", old / name, new, error)
 
 
 def _stamp(path: Path) -> Stamp | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from lemonade.system.cgroup import memory_limits
+
 GIB = 1024**3
 
 #: PCI vendor ids, as /sys/class/drm/*/device/vendor shows them.
@@ -38,10 +40,17 @@ class GPU:
 
 
 def available_memory() -> int:
-    """Bytes that new processes can have without swapping."""
+    """Bytes that new processes can have without swapping, within the limits of a container or a service."""
     import psutil
 
-    return int(psutil.virtual_memory().available)
+    return min([int(psutil.virtual_memory().available), *(limit.free for limit in memory_limits())])
+
+
+def total_memory() -> int:
+    """Bytes of RAM, or of the limit of a container or a service."""
+    import psutil
+
+    return min([int(psutil.virtual_memory().total), *(limit.limit for limit in memory_limits())])
 
 
 def find_gpus() -> tuple[GPU, ...]:
@@ -79,7 +88,7 @@ class Hardware:
         arch: `x86_64`, `arm64`, …
         processor: the processor's marketing name.
         cores, threads: physical cores and hardware threads that this process may use.
-        memory: bytes of RAM, 0 when unknown.
+        memory: bytes of RAM that the daemon and its engines may use, 0 when unknown.
         memory_available: asks for the bytes that are free right now.
         look_for_gpus: asks for the GPUs, at most once.
     """
@@ -109,7 +118,7 @@ class Hardware:
             processor=_processor(),
             cores=max(1, min(cores, threads)),
             threads=threads,
-            memory=int(psutil.virtual_memory().total),
+            memory=total_memory(),
         )
 
     @cached_property

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import logging.handlers
 import os
+import re
 import sys
 import threading
 import time
@@ -45,6 +46,12 @@ RING_SIZE = 5000
 #: Shorter strings are no secrets, and replacing them would garble every line.
 MIN_SECRET = 4
 
+#: What is a secret wherever it stands, also one that nobody registered: the wrong key that a client tried, a token that
+#: a registry repeats in its answer.
+_TELLTALE = re.compile(
+    r"(?i)(api_key=|\bbearer[ .]|\bx-api-key: ?|://[^/\s:@]*:(?=[^/\s@]*@))[^\s&@\"',;]+|\bhf_[A-Za-z0-9]{16,}"
+)
+
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _ESCAPES |= {9: "\\t", 10: "\\n", 13: "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
@@ -75,7 +82,7 @@ class Secrets:
         for secret in self._known:
             if secret in text:
                 text = text.replace(secret, "***")
-        return text
+        return _TELLTALE.sub(lambda match: f"{match[1] or ''}***", text)
 
 
 #: The secrets of this process: keys, tokens.
