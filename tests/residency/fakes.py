@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemonade.engines.engine import Launch
-from lemonade.errors import ModelLoadError
+from lemonade.errors import EngineLost, ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Layer, Settings
 
@@ -83,8 +83,22 @@ class FakeConnection:
         self.verdict: str | None = None
         self.closed = False
 
+    async def request(self, method: str, path: str, body: bytes | None = None) -> FakeReply:
+        self.process.world.requests.append(f"{self.process.launch.name} {method} {path}")
+        await asyncio.sleep(0)
+        if self.process.exited.is_set():
+            raise EngineLost("gone")
+        return FakeReply()
+
     async def close(self) -> None:
         self.closed = True
+
+
+class FakeReply:
+    status = 200
+
+    async def read(self) -> bytes:
+        return b'[{"id": 0}, {"id": 1}]'
 
 
 class World:
@@ -96,6 +110,7 @@ class World:
         held: names of models whose processes become ready only when their gate is set.
         fetches: names whose files are fetched until the event is set.
         context: what an automatic context size comes to.
+        requests: what the engines were asked.
     """
 
     def __init__(self) -> None:
@@ -107,6 +122,7 @@ class World:
         self.defaults: dict[str, dict[str, Any]] = {}
         self.devices: dict[str, str] = {}
         self.context = 4096
+        self.requests: list[str] = []
         self._pids = itertools.count(100)
 
     async def fetch(self, model: Model) -> None:

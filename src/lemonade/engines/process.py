@@ -194,7 +194,7 @@ class EngineProcess(asyncio.SubprocessProtocol):
         and at once. A caller that is cancelled does not stop the stopping.
 
         Args:
-            grace: seconds between the request to end and the kill.
+            grace: seconds between the request to end and the kill; 0 kills at once.
         """
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(grace))
@@ -202,10 +202,11 @@ class EngineProcess(asyncio.SubprocessProtocol):
 
     async def _stop(self, grace: float) -> None:
         if not self.exited.is_set():
-            _kill_group(self.pid, signal.SIGTERM)
-            if sys.platform != "win32":
-                # A stopped process sees the request only when it goes on.
-                _kill_group(self.pid, signal.SIGCONT)
+            if grace > 0:
+                _kill_group(self.pid, signal.SIGTERM)
+                if sys.platform != "win32":
+                    # A stopped process sees the request only when it goes on.
+                    _kill_group(self.pid, signal.SIGCONT)
             try:
                 await asyncio.wait_for(self.exited.wait(), grace)
             except TimeoutError:
