@@ -241,10 +241,12 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
 
 def pull_events(name: str) -> Iterator[bytes]:
     total = 4_000_000
+    yield event("progress", {"file": "", "file_index": 0, "total_files": 2, "bytes_downloaded": 0, "bytes_total": 0})
     for file in (1, 2):
         for done in (0, total // 2, total):
             data = {"file": f"{name}-{file}.gguf", "file_index": file, "total_files": 2}
-            yield event("progress", {**data, "bytes_downloaded": done, "bytes_total": total})
+            speed = {"rate": 2e6, "remaining": (total - done) / 2e6 + (2 - file) * 100}
+            yield event("progress", {**data, "bytes_downloaded": done, "bytes_total": total, **speed})
         if name == "gone":
             yield event("error", {"error": {"message": "The disk is full.", "type": "download_error"}})
             return

@@ -150,7 +150,8 @@ def test_pull_shows_progress_on_stderr(lemonade: Shell, daemon: FakeDaemon) -> N
     ended = lemonade("pull", "absent")
     assert (ended.code, ended.out) == (0, "")
     assert "[1/2] absent-1.gguf: 4.0 MB, 0% here" in ended.err
-    assert "[2/2] absent-2.gguf: 100%" in ended.err
+    assert "[1/2] absent-1.gguf: 50%, 2.0 MB/s, 1 min 41 s left" in ended.err
+    assert "[2/2] absent-2.gguf: 100%, 2.0 MB/s\n" in ended.err
     assert "\r" not in ended.err
 
 

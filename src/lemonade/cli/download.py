@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -108,8 +107,6 @@ class Lines:
     def __init__(self) -> None:
         self._file: tuple[int, str] | None = None
         self._percent = 0
-        self._from = 0
-        self._since = 0.0
 
     def __enter__(self) -> Lines:
         return self
@@ -125,19 +122,20 @@ class Lines:
             return
         percent = 100 * done // total if total else 0
         key = (progress.get("file_index", 1), file)
-        now = time.monotonic()
         if key != self._file:
-            self._file, self._percent, self._from, self._since = key, percent, done, now
+            self._file, self._percent = key, percent
             note(f"{_title(progress, file)}: {size(total) if total else 'unknown size'}, {percent}% here")
         elif percent >= self._percent + STEP or (percent == 100 > self._percent):
             self._percent = percent
-            rate = (done - self._from) / max(now - self._since, 0.001)
-            left = f", {duration((total - done) / rate)} left" if rate > 0 and done < total else ""
-            note(f"{_title(progress, file)}: {percent}%, {size(rate)}/s{left}")
+            rate, left = progress.get("rate") or 0, progress.get("remaining") or 0
+            speed = f", {size(rate)}/s" if rate > 0 else ""
+            note(f"{_title(progress, file)}: {percent}%{speed}" + (f", {duration(left)} left" if left > 0 else ""))
 
 
 def _file(progress: Mapping[str, Any]) -> tuple[str, int, int]:
-    return str(progress.get("file") or ""), progress.get("bytes_downloaded") or 0, progress.get("bytes_total") or 0
+    """Name, bytes here, bytes in all; the name is empty for an event that shows nothing of a file."""
+    done, total = progress.get("bytes_downloaded") or 0, progress.get("bytes_total") or 0
+    return (str(progress.get("file") or "") if done > 0 or total > 0 else ""), max(done, 0), total
 
 
 def _title(progress: Mapping[str, Any], file: str) -> str:
