@@ -30,7 +30,7 @@ def imports(tree: ast.AST, module: tuple[str, ...], *, types: bool = True) -> se
     """What a module of the package imports from the package, also inside functions, as parts without `lemonade`.
 
     Args:
-        types: also what is imported for type checkers only.
+        types: also what is imported for type checkers only, or by the program that a module is when it is run.
     """
     found: set[tuple[str, ...]] = set()
     for node in _walk(tree, types):
@@ -49,6 +49,8 @@ def imports(tree: ast.AST, module: tuple[str, ...], *, types: bool = True) -> se
 
 def _walk(node: ast.AST, types: bool) -> Iterator[ast.AST]:
     if not types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    if not types and isinstance(node, ast.FunctionDef) and node.name == "main":
         return
     yield node
     for child in ast.iter_child_nodes(node):
