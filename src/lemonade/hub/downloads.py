@@ -59,6 +59,7 @@ class Job:
         self._ended = asyncio.Event()
         self._ended_at = 0.0
         self._stop: str | None = None
+        self._meter: Meter | None = None
         self._withdraw: Callable[[], None] | None = None
         self._subscribers: list[deque[tuple[Progress, bool]]] = []
         self._news = asyncio.Event()
@@ -154,6 +155,8 @@ class Job:
         if self._running and is_open:
             self._status = status
             self._stop = reason
+            if self._meter is not None:
+                self._meter.stop()
             self._wake()
 
     def _raise(self) -> None:
@@ -310,7 +313,7 @@ class Downloads:
                 # The loop is gone, and everyone who could be told with it.
                 job._stop = job._stop or "The daemon is stopping."
 
-        meter = Meter(lambda progress, edge: post(job._take, progress, edge), lambda: job._stop)
+        meter = job._meter = Meter(lambda progress, edge: post(job._take, progress, edge), lambda: job._stop)
         error: LemonadeError | None = None
         try:
             self._fetch(job, meter, upgrade)

@@ -60,6 +60,7 @@ class Meter:
     def __init__(self, report: Callable[[Progress, bool], None], stopped: Callable[[], str | None]) -> None:
         self._report = report
         self._stopped = stopped
+        self._hang_up: Callable[[], None] | None = None
         self._name = ""
         self._index = 0
         self._files = 0
@@ -79,6 +80,16 @@ class Meter:
     def check(self) -> None:
         if reason := self._stopped():
             raise DownloadCancelled(reason)
+
+    def on_stop(self, hang_up: Callable[[], None] | None) -> None:
+        self._hang_up = hang_up
+        if self._stopped():
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends a wait for bytes; may be called in any thread, after `stopped` has its reason."""
+        if hang_up := self._hang_up:
+            hang_up()
 
     def begin(self, file: RemoteFile, size: int, already: int) -> None:
         self._close_file()

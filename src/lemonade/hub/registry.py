@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +63,9 @@ class Watch(Protocol):
 
     def check(self) -> None:
         """Called often; raises DownloadCancelled when the transfer is no longer wanted."""
+
+    def on_stop(self, hang_up: Callable[[], None] | None) -> None:
+        """What ends a wait for bytes, called in another thread as soon as the transfer is no longer wanted."""
 
     def begin(self, file: RemoteFile, size: int, already: int) -> None:
         """A file's bytes start to come: `size` in all (-1 unknown), `already` of them here from an earlier try."""

@@ -32,7 +32,7 @@ from lemonade.errors import (
 from lemonade.hub.gguf import MAGIC
 from lemonade.hub.layout import write
 from lemonade.hub.registry import Place, RemoteFile, Watch
-from lemonade.hub.wire import Wire, host
+from lemonade.hub.wire import Wire, hang_up, host
 
 if TYPE_CHECKING:
     import httpx2
@@ -198,8 +198,12 @@ class Transfer:
                 write(self._place.validator(self._file), msgspec.json.encode(Validator(etag)))
         self._watch.advance(start)
         self._digest_so_far(start)
-        with self._partial.open("ab") as target:
-            self._copy(response, target, start)
+        self._watch.on_stop(lambda: hang_up(response))
+        try:
+            with self._partial.open("ab") as target:
+                self._copy(response, target, start)
+        finally:
+            self._watch.on_stop(None)
 
     def _copy(self, response: httpx2.Response, target: BinaryIO, here: int) -> None:
         window, since = here, time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from lemonade.errors import Offline, RegistryReplied
@@ -31,7 +31,7 @@ class Wire:
         silence: seconds without a byte after which a connection counts as dead.
     """
 
-    def __init__(self, endpoint: str, token: str | None, *, connect: float = 60.0, silence: float = 60.0) -> None:
+    def __init__(self, endpoint: str, token: str | None, *, connect: float = 20.0, silence: float = 60.0) -> None:
         self.endpoint = endpoint.rstrip("/")
         self._token = token
         self._origin = origin(self.endpoint)
@@ -79,6 +79,18 @@ class Wire:
         if self._token and origin(url) == self._origin and (self._origin[0] == "https" or is_loopback(self._origin[1])):
             headers["authorization"] = f"Bearer {self._token}"
         return headers
+
+
+def hang_up(response: httpx2.Response) -> None:
+    """Ends the connection under another thread that waits for its bytes; that one meets a TransportError."""
+    import socket
+
+    stream = response.extensions.get("network_stream")
+    line = stream.get_extra_info("socket") if stream is not None else None
+    if isinstance(line, socket.socket):
+        with suppress(OSError):
+            # The plain socket's method: that of a TLS socket also takes the cipher state away from the reader.
+            socket.socket.shutdown(line, socket.SHUT_RDWR)
 
 
 def origin(url: str) -> Origin:
