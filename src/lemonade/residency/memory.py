@@ -110,14 +110,20 @@ class Memory:
     async def _idle_loop(self) -> None:
         while True:
             await asyncio.sleep(IDLE_POLL)
-            # Cheap when nobody switched it on: a walk over a handful of models.
-            await self.evaluate()
+            try:
+                # Cheap when nobody switched it on: a walk over a handful of models.
+                await self.evaluate()
+            except Exception:
+                log.exception("looking at idle models")
 
     async def _pressure_loop(self) -> None:
         while True:
             await asyncio.sleep(PRESSURE_POLL)
-            if self._settings["auto_evict"] and self._residents():
-                self.press(self._usage())
+            try:
+                if self._settings["auto_evict"] and self._residents():
+                    self.press(self._usage())
+            except Exception:
+                log.exception("looking at the memory")
 
 
 class _Slot(msgspec.Struct):

@@ -88,7 +88,10 @@ class Watchdog:
     async def _loop(self) -> None:
         while True:
             await asyncio.sleep(self.limits.poll)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("looking at engines")
 
     async def _look_at(self, resident: Resident) -> None:
         now, limits = self._clock(), self.limits
