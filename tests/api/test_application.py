@@ -19,7 +19,9 @@ def test_every_prefix_answers(daemon: Daemon, prefix: str) -> None:
     assert daemon.get(f"{prefix}/models").json()["object"] == "list"
 
 
-@pytest.mark.parametrize("path", ["/nope", "/v1/nope", "/v1/health/", "/V1/health", "//v1/health", "/v1", "/v1/models/"])
+@pytest.mark.parametrize(
+    "path", ["/nope", "/v1/nope", "/v1/health/", "/V1/health", "//v1/health", "/v1", "/v1/models/"]
+)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PATCH"])
 def test_an_unknown_route_is_json(daemon: Daemon, method: str, path: str) -> None:
     answer = daemon.ask(method, path)

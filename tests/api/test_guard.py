@@ -16,7 +16,9 @@ def test_loopback_names_pass(daemon: Daemon, host: str) -> None:
     assert daemon.get("/v1/health", headers={"Host": host}).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:13305", "0.0.0.0", "localhost.evil.example", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:13305", "0.0.0.0", "localhost.evil.example", "10.0.0.1"]
+)
 def test_an_unknown_host_is_refused_before_anything_else(daemon: Daemon, host: str) -> None:
     for path in ("/v1/health", "/live", "/nope", "/internal/config"):
         answer = daemon.get(path, headers={"Host": host})
@@ -25,7 +27,8 @@ def test_an_unknown_host_is_refused_before_anything_else(daemon: Daemon, host: s
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:5", "tauri://localhost", "file://", "app://x"]
+    "origin",
+    ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:5", "tauri://localhost", "file://", "app://x"],
 )
 def test_local_origins_are_echoed(daemon: Daemon, origin: str) -> None:
     answer = daemon.get("/v1/health", headers={"Origin": origin})

@@ -142,7 +142,15 @@ def test_bytes_are_the_same_however_they_are_cut(sizes: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("data", "length"),
-    [(b"", 0), (b"data: x", 0), (b"a\n\nb", 3), (b"a\r\n\r\nb", 5), (b"a\r\rb", 3), (b"a\n\nb\r\n\r\n", 8), (b"a\n\n\n", 4)],
+    [
+        (b"", 0),
+        (b"data: x", 0),
+        (b"a\n\nb", 3),
+        (b"a\r\n\r\nb", 5),
+        (b"a\r\rb", 3),
+        (b"a\n\nb\r\n\r\n", 8),
+        (b"a\n\n\n", 4),
+    ],
 )
 def test_boundary(data: bytes, length: int) -> None:
     assert boundary(data) == length
