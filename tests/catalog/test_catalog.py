@@ -100,6 +100,15 @@ class TestSupport:
         with pytest.raises(ModelNotSupported):
             world.catalog.find("K")
 
+    def test_can_still_be_looked_up_and_deleted(self, world: World) -> None:
+        world.catalog.register({"model_name": "user.K", "recipe": "kokoro", "checkpoint": "a/b"})
+        world.reasons["kokoro"] = "No engine."
+        world.catalog.changed()
+        model = world.catalog.lookup("K")
+        assert model is not None
+        world.catalog.delete(model)
+        assert world.catalog.lookup("K") is None
+
     def test_built_in_models_that_are_too_big(self, tmp_path: Path) -> None:
         world = World(tmp_path, memory=16 * GIB)
         with pytest.raises(ModelNotSupported, match=r"needs about 14\.3 GB, but models may use at most 12\.8 GB"):

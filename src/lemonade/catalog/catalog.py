@@ -104,6 +104,12 @@ class Catalog:
         """
         return self._presence.state(self._index(), self._resolve(name)).model
 
+    def lookup(self, name: str) -> Model | None:
+        """The model of exactly this name, aliases apart, also one that cannot run here: to delete or describe it."""
+        index = self._index()
+        canonical = index.canonical(name)
+        return index.models[canonical] if canonical else None
+
     def listed(self, *, show_all: bool) -> list[Entry]:
         """The models that can run here, in the order of their ids, then the aliases of these.
 
@@ -186,7 +192,7 @@ class Catalog:
             OSError: the file cannot be written.
         """
         default = str(self._settings["default_model_source"])
-        bare, row = registration.define(definition, self._lookup, default_source=default)
+        bare, row = registration.define(definition, self.lookup, default_source=default)
         model = rows.parse(bare, row, "user")
         old = self._index().models.get(model.canonical)
         if old is not None and keep and not model.is_collection:
@@ -318,11 +324,6 @@ class Catalog:
             if self.aliases.target(each):
                 return each
         return None
-
-    def _lookup(self, name: str) -> Model | None:
-        index = self._index()
-        canonical = index.canonical(name)
-        return index.models[canonical] if canonical else None
 
     def _recheck(self) -> None:
         """Brings what is known of the disk up to date, at most once in `RECHECK_SECONDS` unless told of a change."""
