@@ -15,6 +15,7 @@ from lemonade.errors import (
     LemonadeError,
     MissingArgument,
     ModelNotFound,
+    ModelNotLoaded,
     Offline,
     RequestError,
 )
@@ -175,7 +176,8 @@ async def delete(exchange: Exchange, body: DeleteRequest) -> None:
         raise RequestError(
             f"'{name}' lies in the folder of extra models, which is yours; delete its file there.", param="model"
         )
-    await services.residency.unload(model)
+    with contextlib.suppress(ModelNotLoaded):
+        await services.residency.unload(model)
     for job in services.downloads.jobs():
         if job.model.canonical == model.canonical:
             job.cancel()
