@@ -129,7 +129,7 @@ class Lines:
             self._percent = percent
             rate, left = progress.get("rate") or 0, progress.get("remaining") or 0
             speed = f", {size(rate)}/s" if rate > 0 else ""
-            note(f"{_title(progress, file)}: {percent}%{speed}" + (f", {duration(left)} left" if left > 0 else ""))
+            note(f"{_title(progress, file)}: {percent}%{speed}" + (f", {duration(left)} left" if left >= 0.5 else ""))
 
 
 def _file(progress: Mapping[str, Any]) -> tuple[str, int, int]:

@@ -141,11 +141,15 @@ def _call(program: typer.Typer, name: str, arguments: list[str]) -> None:
 
 def _advice(error: LemonadeError) -> str:
     """The failure's message and what to do about it."""
+    message = error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
     if error.code == "no_daemon":
-        return f"{error.message} Start one on this machine with: lemonade serve"
+        return f"{message} Start one on this machine with: lemonade serve"
     if error.status == 401:
-        return f"{error.message} Set LEMONADE_API_KEY (LEMONADE_ADMIN_API_KEY for config and pin), or give --api-key."
-    return error.message
+        key = "LEMONADE_ADMIN_API_KEY" if "admin" in message else "LEMONADE_API_KEY"
+        return f"{message} Set {key} to the daemon's key, or give --api-key."
+    if error.type == "not_found":
+        return f"The daemon does not offer this; it may be older than this command ({__version__})."
+    return message
 
 
 if __name__ == "__main__":
