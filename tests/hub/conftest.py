@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,3 +76,14 @@ def tree(folder: Path) -> set[str]:
     for parent, folders, files in os.walk(folder):
         found |= {Path(parent, name).relative_to(folder).as_posix() for name in (*folders, *files)}
     return found
+
+
+def gathered(cache: Path) -> int:
+    """Bytes on disk of files that are not whole."""
+    return sum(path.stat().st_size for path in cache.rglob("*.incomplete"))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.hub.conftest import model, tree
+from tests.hub.conftest import gathered, model, tree, until
 from tests.hub.fake_hub import FakeHub
-from tests.hub.test_downloads import gathered
 
 from lemonade.errors import NotEnoughSpace
 from lemonade.hub.downloads import Downloads
@@ -65,12 +64,9 @@ async def test_the_library_reads_what_we_wrote(hub: FakeHub, downloads: Download
 
 async def test_the_library_sees_what_is_on_its_way(hub: FakeHub, downloads: Downloads, cache: Path) -> None:
     hub.write("o/n", "m-Q4_K_M.gguf", BYTES)
-    hub.set(cut=1_000_000, cut_times=1, status=418, status_times=0)
-    hub.switches.status_times = 0
-    job = downloads.start(model("o/n:Q4_K_M"))
     hub.set(stall=1_000_000)
-    while gathered(cache) != 1_000_000:
-        await __import__("asyncio").sleep(0.01)
+    job = downloads.start(model("o/n:Q4_K_M"))
+    await until(lambda: gathered(cache) == 1_000_000)
     await downloads.close()
     assert job.status == "paused"
     scan = (

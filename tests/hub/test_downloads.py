@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hub.conftest import QUICK, model, tree
+from tests.hub.conftest import QUICK, gathered, model, tree, until
 from tests.hub.fake_hub import FakeHub
 
 from lemonade.errors import (
@@ -32,17 +32,6 @@ BYTES = b"GGUF" + os.urandom(3_000_000)
 
 async def listen(job: Job) -> list[Progress]:
     return [progress async for progress in job.events()]
-
-
-def gathered(cache: Path) -> int:
-    """Bytes on disk of files that are not whole."""
-    return sum(path.stat().st_size for path in cache.rglob("*.incomplete"))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_model_arrives(hub: FakeHub, downloads: Downloads, store: Store, cache: Path) -> None:

