@@ -254,6 +254,21 @@ async def test_the_queue_of_a_model_is_bounded(make: Make, world: World) -> None
         await holder.done()
 
 
+async def test_a_request_that_is_refused_leaves_no_start_behind(make: Make, world: World) -> None:
+    residency = make(max_queued_requests=0)
+    holder = Holder(residency, A)
+    await settle()
+    unload = asyncio.ensure_future(residency.unload(A))
+    await settle()
+    with pytest.raises(Busy):
+        await use(residency, A)
+    await holder.done()
+    await unload
+    await settle()
+    assert residency.loading() == []
+    assert world.starts("A") == 1
+
+
 # Eviction.
 
 

@@ -119,18 +119,18 @@ class Residency:
         key, model = lease.key, lease.model
         if self._schedule.closing:
             raise _stopping()
-        start = self._schedule.starts.get(key)
+        start, running = self._schedule.starts.get(key), self._schedule.residents.get(key)
+        ahead = running.leases if running is not None else 0
+        ahead += sum(waiter.leases for waiter in start.waiters) if start is not None else 0
+        if ahead > self._settings["max_queued_requests"]:
+            raise self._full(model)
         if start is None:
-            if key not in self._schedule.residents:
+            if running is None:
                 self._failures.check(key, model.name)
             request = {name: lease.options[name] for name in REQUEST_OPTIONS if name in lease.options}
             start = self._want(model, self._loader.options(model, request), lease.residency_class, None)
         elif lease.residency_class == "standard" and start.phase != "starting":
             start.residency_class = "standard"
-        running = self._schedule.residents.get(key)
-        ahead = sum(waiter.leases for waiter in start.waiters) + (running.leases if running is not None else 0)
-        if ahead > self._settings["max_queued_requests"]:
-            raise self._full(model)
         resident = await self._wait(start, leases=True)
         resident.downsized = False
         return resident
