@@ -176,6 +176,7 @@ def test_localhost_is_both_loopbacks() -> None:
         (None, None, {}, {"port": 1234, "host": "0.0.0.0"}, "http://localhost:1234"),
         (None, None, {}, {"port": "wrong", "host": "box"}, "http://box:13305"),
         (None, None, {"LEMONADE_PORT": "99", "LEMONADE_HOST": "h"}, {"port": 1234}, "http://h:99"),
+        (None, None, {"LEMONADE_HOST": "0.0.0.0"}, {}, "http://localhost:13305"),
         ("a", 5, {"LEMONADE_PORT": "99", "LEMONADE_HOST": "h"}, {"port": 1234}, "http://a:5"),
         ("::1", 5, {}, {}, "http://[::1]:5"),
         ("https://box.lan", None, {"LEMONADE_PORT": "99"}, {}, "https://box.lan:443"),

@@ -24,6 +24,9 @@ CONNECT_TIMEOUT = 5.0
 #: Seconds for an answer that no model has to be loaded for.
 QUICK = 30.0
 
+#: Ways to say that a daemon listens on all addresses.
+EVERYWHERE = frozenset({"", "*", "0.0.0.0", "::"})
+
 
 class RemoteError(LemonadeError):
     """What the daemon answered instead of success; `status`, `type` and `code` are the daemon's."""
@@ -99,7 +102,9 @@ class Address:
         if host is None or port is None:
             configured_host, configured_port = _configured(config)
             host, port = host or configured_host, port or configured_port
-        return cls(host.strip("[]"), port, scheme)
+        host = host.strip("[]")
+        # A daemon that listens everywhere is reached over loopback.
+        return cls("localhost" if host in EVERYWHERE else host, port, scheme)
 
 
 class Client:
@@ -355,6 +360,4 @@ def _configured(folder: Path | None) -> tuple[str, int]:
         for key in found:
             if key in values and SETTINGS[key].check(values[key]) is None:
                 found[key] = values[key]
-    # A daemon that listens everywhere is reached over loopback.
-    host = "localhost" if found["host"] in ("", "0.0.0.0", "::", "*") else found["host"]
-    return str(host), int(found["port"])
+    return str(found["host"]), int(found["port"])

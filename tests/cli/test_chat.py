@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import pty
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -91,3 +94,20 @@ def test_a_download_has_a_bar_per_file(terminal: Terminal) -> None:
         assert name in shown
     assert "4.0/4.0 MB" in shown
     assert terminal.process.wait(PATIENCE) == 0
+
+
+def test_prompts_do_not_get_into_a_file(lemonade: Shell) -> None:
+    person, keyboard = pty.openpty()
+    os.write(person, b"hi\n\x04")
+    ended = subprocess.run(
+        lemonade.command("run", "good"),
+        stdin=keyboard,
+        capture_output=True,
+        env=lemonade.env,
+        timeout=PATIENCE,
+        check=False,
+    )
+    os.close(keyboard)
+    os.close(person)
+    assert (ended.returncode, ended.stdout.decode()) == (0, "Hello, wörld.\n")
+    assert b">>> " in ended.stderr

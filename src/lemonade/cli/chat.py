@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from lemonade.cli.answer import Answer, show
@@ -41,6 +42,7 @@ class Chat:
         """Reads lines and answers them until /exit or the end of input."""
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 - gives input() a history and editing keys
+        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
         note(f"Talking to {self._model}. /help lists the commands, Ctrl-D leaves.")
         while True:
             try:
@@ -118,7 +120,15 @@ class Chat:
 
 
 def _read() -> str:
-    line = input(">>> ")
+    line = _ask(">>> ")
     while line.endswith("\\"):
-        line = line[:-1] + "\n" + input("... ")
+        line = line[:-1] + "\n" + _ask("... ")
     return line
+
+
+def _ask(prompt: str) -> str:
+    if sys.stdout.isatty():
+        return input(prompt)
+    # Answers go into a file or a pipe, prompts do not.
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return input()

@@ -41,10 +41,10 @@ class Target:
         """The options that make `lemonade serve` listen where this target looks. Unsaid ones are left to the daemon,
         which reads the same configuration."""
         address = self.address()
-        flags = []
-        if self.host or os.environ.get("LEMONADE_HOST"):
-            flags += ["--host", address.host]
-        return [*flags, "--port", str(address.port)]
+        flags = ["--port", str(address.port)]
+        if host := self.host or os.environ.get("LEMONADE_HOST"):
+            flags += ["--host", address.host if "://" in host else host]
+        return flags
 
 
 def target_of(ctx: typer.Context) -> Target:
