@@ -229,7 +229,7 @@ async def test_a_kept_socket_that_was_closed_meanwhile_is_no_failure() -> None:
         writer.close()
 
     async with connected() as connection, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        connection._base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        connection.port = server.sockets[0].getsockname()[1]
         for _ in range(3):
             assert await (await connection.request("POST", "/x", b"{}")).read() == b"ok"
         await connection.close()

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import time
 from collections.abc import Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
 
 from lemonade.engines.process import EngineProcess
+from lemonade.engines.reply import Channel, Reply
 from lemonade.errors import EngineLost
-
-if TYPE_CHECKING:
-    import aiohttp
-    from yarl import URL
 
 #: Seconds that an unused socket is kept. llama.cpp closes its side after 5 s of silence: ours goes first, so that a
 #: request does not meet a socket that is being closed.
@@ -25,10 +18,6 @@ CONNECT_TIMEOUT = 30.0
 EXIT_NEWS = 0.25
 #: Seconds within which a kept socket that turns out to be closed says so; what fails later had been worked on.
 STALE = 1.0
-
-#: Filled when the current request opens a socket instead of using a kept one. (aiohttp's tracing tells the same, for
-#: half as much time again per request.)
-_opened: ContextVar[list[bool]] = ContextVar("_opened")
 
 _JSON = {"Content-Type": "application/json"}
 
@@ -43,9 +32,10 @@ class Connection:
         self.process = process
         #: Set by the watchdog before it ends an engine that hangs: why, for the requests that this costs.
         self.verdict: str | None = None
-        self._base = f"http://127.0.0.1:{process.launch.port}"
-        self._urls: dict[str, URL] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self.port = process.launch.port
+        self._heads: dict[tuple[str, str], bytes] = {}
+        self._idle: list[Channel] = []
+        self._channels: set[Channel] = set()
 
     async def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = _JSON
@@ -61,51 +51,36 @@ class Connection:
         Raises:
             EngineLost: the engine went away, or closed the socket without an answer.
         """
-        import aiohttp
-
-        session = self._session or self._open()
-        url = self._urls.get(path) or self._url(path)
+        loop = asyncio.get_running_loop()
+        head = self._head(method, path, headers) + b"%d\r\n\r\n" % len(body or b"")
         while True:
-            opened: list[bool] = []
-            _opened.set(opened)
-            sent = time.monotonic()
+            sent = loop.time()
+            used = False
             try:
-                response = await session.request(method, url, data=body, headers=headers, allow_redirects=False)
-            except (aiohttp.ClientError, OSError) as error:
-                if not opened and time.monotonic() - sent < STALE:
+                channel = self._take(sent) or await self._connect()
+                used = channel.used
+                reply = Reply(channel, self.lost, loop.create_future())
+                channel.send(head, body, reply)
+                try:
+                    await reply.head
+                except asyncio.CancelledError:
+                    reply.close()
+                    raise
+            except (OSError, ValueError) as error:
+                if used and loop.time() - sent < STALE:
                     # The engine closed a socket that was kept alive just as it was taken again. The request was not
                     # seen; another socket is taken, a fresh one in the end.
                     continue
-                raise await self._lost(error) from error
-            return Reply(response, self)
+                raise await self.lost(error) from error
+            return reply
 
     async def close(self) -> None:
         """Closes all sockets; answers under way end with `EngineLost`."""
-        if self._session is not None:
-            await self._session.close()
+        self._idle.clear()
+        for channel in list(self._channels):
+            channel.abort()
 
-    def _open(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, socket_factory=_socket),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-            auto_decompress=False,
-            trust_env=False,
-        )
-        return self._session
-
-    def _url(self, path: str) -> URL:
-        from yarl import URL
-
-        url = URL(self._base + path, encoded=True)
-        if "?" not in path and len(self._urls) < 100:
-            self._urls[path] = url
-        return url
-
-    async def _lost(self, error: BaseException) -> EngineLost:
+    async def lost(self, error: BaseException) -> EngineLost:
         """The failure in words. The end of a process may be known a moment later than that of its sockets."""
         if self.verdict is not None:
             lost = EngineLost(self.verdict)
@@ -120,70 +95,34 @@ class Connection:
         reason = str(error) or type(error).__name__
         return EngineLost(f"{self.process.launch.name} closed the connection without a complete answer ({reason})")
 
+    def _head(self, method: str, path: str, headers: Mapping[str, str]) -> bytes:
+        """The request's head up to the value of its length. Those without headers of their own are made once."""
+        head = self._heads.get((method, path)) if headers is _JSON else None
+        if head is None:
+            lines = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}"]
+            lines += [f"{name}: {value}" for name, value in headers.items()]
+            head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
+            if headers is _JSON and len(self._heads) < 100:
+                self._heads[method, path] = head
+        return head
 
-class Reply:
-    """An answer whose head is here and whose body is on its way.
+    def _take(self, now: float) -> Channel | None:
+        while self._idle:
+            channel = self._idle.pop()
+            if channel.open and now - channel.idle_since < KEEP_ALIVE:
+                return channel
+            channel.abort()
+        return None
 
-    Attributes:
-        status: the HTTP status.
-        headers: case-insensitive.
-    """
+    async def _connect(self) -> Channel:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            _, channel = await loop.create_connection(
+                lambda: Channel(self._release, self._channels.discard), "127.0.0.1", self.port
+            )
+        self._channels.add(channel)
+        return channel
 
-    __slots__ = ("_connection", "_content", "_response", "headers", "status")
-
-    def __init__(self, response: aiohttp.ClientResponse, connection: Connection) -> None:
-        self._response = response
-        self._content = response.content
-        self._connection = connection
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
-
-    async def read(self, limit: int | None = None) -> bytes:
-        """The whole body. With a limit, no more than so many bytes: the rest is not read and the socket closed.
-
-        Raises:
-            EngineLost: the engine went away before the end.
-        """
-        if limit is None:
-            import aiohttp
-
-            try:
-                return await self._response.read()
-            except (aiohttp.ClientError, OSError) as error:
-                raise await self._connection._lost(error) from error
-        parts: list[bytes] = []
-        size = 0
-        while part := await self.chunk():
-            parts.append(part)
-            size += len(part)
-            if size >= limit:
-                self.close()
-                break
-        return b"".join(parts)[:limit]
-
-    async def chunk(self) -> bytes:
-        """The bytes that have arrived, as soon as there are any; `b""` at the end of the body.
-
-        Raises:
-            EngineLost: the engine went away before the end.
-        """
-        try:
-            return await self._content.readany()
-        except Exception as error:
-            import aiohttp
-
-            if not isinstance(error, aiohttp.ClientError | OSError):
-                raise
-            self.close()
-            raise await self._connection._lost(error) from error
-
-    def close(self) -> None:
-        """Lets the answer go. Before its end, the socket is closed, and the engine stops working on it; after its
-        end, this does nothing."""
-        self._response.close()
-
-
-def _socket(address: tuple[Any, ...]) -> socket.socket:
-    _opened.get().append(True)
-    family, kind, protocol = address[:3]
-    return socket.socket(family, kind, protocol)
+    def _release(self, channel: Channel) -> None:
+        channel.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(channel)
