@@ -109,6 +109,7 @@ class World:
         broken: model name to the reason for which its starts fail.
         held: names of models whose processes become ready only when their gate is set.
         fetches: names whose files are fetched until the event is set.
+        fetched, gave_up: names whose fetch began, and whose fetch was cancelled.
         context: what an automatic context size comes to.
         requests: what the engines were asked.
     """
@@ -119,6 +120,7 @@ class World:
         self.held: set[str] = set()
         self.fetches: dict[str, asyncio.Event] = {}
         self.fetched: list[str] = []
+        self.gave_up: list[str] = []
         self.defaults: dict[str, dict[str, Any]] = {}
         self.devices: dict[str, str] = {}
         self.context = 4096
@@ -128,7 +130,11 @@ class World:
     async def fetch(self, model: Model) -> None:
         self.fetched.append(model.name)
         if event := self.fetches.get(model.name):
-            await event.wait()
+            try:
+                await event.wait()
+            except asyncio.CancelledError:
+                self.gave_up.append(model.name)
+                raise
 
     def options(self, model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
         layers = {"ctx_size": -1, "llamacpp_args": "", "pinned": False, **self.defaults.get(model.name, {})}

@@ -205,6 +205,8 @@ async def test_a_download_for_nobody_is_no_longer_awaited(make: Make, world: Wor
     await settle()
     task.cancel()
     await asyncio.wait([task])
+    await settle()
+    assert world.gave_up == ["A"]
     world.fetches["A"].set()
     await settle()
     assert world.started == []
@@ -337,6 +339,21 @@ async def test_npu_models_push_each_other_out(make: Make, world: World) -> None:
     assert names(residency) == ["A", "M"]
     with pytest.raises(ResidencyConflict):
         await use(residency, model("N", recipe="flm"), residency_class="routing_helper")
+
+
+async def test_a_later_load_does_not_overtake_one_of_its_pool_that_waits_for_the_npu(make: Make, world: World) -> None:
+    residency = make()
+    world.devices = {"N": "npu", "M": "npu"}
+    holder = Holder(residency, model("N", "embeddings", recipe="flm"))
+    await settle()
+    first = asyncio.ensure_future(use(residency, model("M", recipe="ryzenai-llm")))
+    await settle()
+    second = asyncio.ensure_future(use(residency, A))
+    await settle()
+    assert world.running() == ["N"]
+    await holder.done()
+    await asyncio.gather(first, second)
+    assert [process.launch.name for process in world.started] == ["N", "M", "A"]
 
 
 async def test_helpers_have_pools_of_their_own_and_change_class_in_place(make: Make, world: World) -> None:
