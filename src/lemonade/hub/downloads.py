@@ -131,7 +131,7 @@ class Job:
         self._raise()
 
     async def wait(self) -> None:
-        """Returns when the model is here.
+        """Returns when the model is here, or raises when nothing is done for it any more.
 
         Raises:
             HubError: the download's; DownloadCancelled when it was cancelled or paused.
@@ -141,9 +141,12 @@ class Job:
 
     def cancel(self) -> None:
         """Ends the job and removes what came so far; a paused one as well."""
-        if not self._running and self._status == "paused" and self._withdraw is not None:
+        if not self._running and self._status == "paused":
             self._status = "cancelled"
-            threading.Thread(target=self._withdraw, name=f"withdraw {self.id}", daemon=True).start()
+            if self._withdraw is not None:
+                # It ended once; for as long as its bytes are being removed it runs again.
+                self._running, self._ended = True, asyncio.Event()
+                self._withdraw()
         self._end_by("cancelled", f"The download of '{self._name}' was cancelled.")
 
     def pause(self) -> None:
@@ -236,10 +239,7 @@ class Downloads:
         if refusal is not None:
             job._finish(refusal)
             return job
-        loop = asyncio.get_running_loop()
-        thread = threading.Thread(target=self._work, args=(job, loop, upgrade), name=f"download {job.id}", daemon=True)
-        self._threads[job] = thread
-        thread.start()
+        self._start_thread(job, self._fetch, upgrade)
         return job
 
     async def ensure(self, model: Model) -> None:
@@ -305,7 +305,17 @@ class Downloads:
 
     # The worker.
 
-    def _work(self, job: Job, loop: asyncio.AbstractEventLoop, upgrade: bool) -> None:
+    def _start_thread(self, job: Job, work: Callable[..., None], *args: Any) -> None:
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(
+            target=self._work, args=(job, loop, work, args), name=f"download {job.id}", daemon=True
+        )
+        self._threads[job] = thread
+        thread.start()
+
+    def _work(
+        self, job: Job, loop: asyncio.AbstractEventLoop, work: Callable[..., None], args: tuple[Any, ...]
+    ) -> None:
         def post(call: Callable[..., None], *args: Any) -> None:
             try:
                 loop.call_soon_threadsafe(call, *args)
@@ -313,13 +323,11 @@ class Downloads:
                 # The loop is gone, and everyone who could be told with it.
                 job._stop = job._stop or "The daemon is stopping."
 
-        meter = job._meter = Meter(lambda progress, edge: post(job._take, progress, edge), lambda: job._stop)
+        job._meter = Meter(lambda progress, edge: post(job._take, progress, edge), lambda: job._stop)
         error: LemonadeError | None = None
         try:
-            self._fetch(job, meter, upgrade)
-        except HubError as failure:
-            error = failure
-        except InvalidArgument as failure:
+            work(job, *args)
+        except (HubError, InvalidArgument) as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             _log.exception("the download of %r failed unexpectedly", job.model.name)
@@ -331,13 +339,14 @@ class Downloads:
         self._threads.pop(job, None)
         job._finish(error)
 
-    def _fetch(self, job: Job, meter: Meter, upgrade: bool) -> None:
-        model = job.model
+    def _fetch(self, job: Job, upgrade: bool) -> None:
+        model, meter = job.model, job._meter
+        assert meter is not None
         with self._alone(model, meter.check):
             meter.check()
             registry = self._registries[model.registry](model)
             fetch = Fetch(self._store.models, model, registry, meter, free=self._free)
-            job._withdraw = lambda: self._withdraw(model, fetch)
+            job._withdraw = lambda: self._start_thread(job, self._undo, fetch)
             try:
                 fetch.run(verify=upgrade)
             except DownloadCancelled:
@@ -345,9 +354,10 @@ class Downloads:
                     fetch.withdraw()
                 raise
 
-    def _withdraw(self, model: Model, fetch: Fetch) -> None:
-        with self._alone(model, lambda: None):
+    def _undo(self, job: Job, fetch: Fetch) -> None:
+        with self._alone(job.model, lambda: None):
             fetch.withdraw()
+        raise DownloadCancelled(f"The download of '{job.model.name}' was cancelled.")
 
     @contextmanager
     def _alone(self, model: Model, check: Callable[[], None]) -> Iterator[None]:
