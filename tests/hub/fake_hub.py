@@ -48,6 +48,7 @@ class Switches:
         redirects: so many redirects on the hub itself before the one to the storage.
         storage: the address to redirect to instead of the storage's own.
         listing: a JSON text to answer for every listing.
+        listing_status: the status of a listing, for `listing_times` answers.
     """
 
     cut: int | None = None
@@ -68,6 +69,8 @@ class Switches:
     redirects: int = 0
     storage: str | None = None
     listing: str | None = None
+    listing_status: int = 503
+    listing_times: int = 0
 
 
 @dataclass
@@ -247,6 +250,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _listing(self, repository: str, rest: list[str]) -> None:
         if not self._may_read():
+            return
+        if self.hub.take("listing_times"):
+            self._error(self.hub.switches.listing_status, "", "out of order")
             return
         if self.hub.switches.listing is not None:
             self._bytes(200, self.hub.switches.listing.encode(), {"Content-Type": "application/json"})

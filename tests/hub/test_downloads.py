@@ -458,5 +458,23 @@ async def test_same_bytes_under_two_names(hub: FakeHub, downloads: Downloads, st
     assert store.size(one) == 4000
 
 
+async def test_without_symbolic_links(
+    hub: FakeHub, downloads: Downloads, store: Store, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **more: object) -> None:
+        raise OSError("a required privilege is not held by the client")
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    for name in ("Q4_0", "Q8_0"):
+        hub.write("o/n", f"m-{name}.gguf", BYTES + name.encode())
+        await downloads.ensure(model(f"o/n:{name}", name=name))
+    assert hub.sent() == 2 * len(BYTES) + 8
+    path = store.locate(model("o/n:Q4_0"))["main"]
+    assert path is not None and not path.is_symlink()
+    store.delete(model("o/n:Q4_0", name="Q4_0"), [model("o/n:Q8_0", name="Q8_0")])
+    assert len(list((cache / "models--o--n" / "blobs").iterdir())) == 1
+    assert store.is_downloaded(model("o/n:Q8_0"))
+
+
 def test_patience_is_what_the_tests_say() -> None:
     assert QUICK.attempts < Patience().attempts == 10

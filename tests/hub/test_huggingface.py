@@ -68,6 +68,27 @@ def test_unreachable() -> None:
         HuggingFace(env={"HF_ENDPOINT": "http://127.0.0.1:9"}).listing("o/n")
 
 
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_hub_that_stumbles_is_asked_again(hub: FakeHub, status: int) -> None:
+    hub.write("o/n", "m.gguf", b"GGUF")
+    hub.set(listing_status=status, listing_times=2)
+    assert registry(hub).listing("o/n").files
+    hub.set(listing_status=status, listing_times=-1)
+    with pytest.raises(RegistryUnreachable, match="try again"):
+        registry(hub).listing("o/n")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(403, RepositoryGated), (404, RepositoryNotFound), (418, RegistryReplied)]
+)
+def test_a_refusal_is_final(hub: FakeHub, status: int, kind: type[Exception]) -> None:
+    hub.write("o/n", "m.gguf", b"GGUF")
+    hub.set(listing_status=status, listing_times=-1)
+    with pytest.raises(kind):
+        registry(hub).listing("o/n")
+    assert hub.calls() == 1
+
+
 def test_an_endpoint_that_is_no_address() -> None:
     with pytest.raises(RegistryUnreachable, match="HF_ENDPOINT"):
         HuggingFace(env={"HF_ENDPOINT": "mirror.example"}).listing("o/n")

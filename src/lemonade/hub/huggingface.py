@@ -7,6 +7,7 @@ moved by `transfer.Transfer`.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: A listing of 100,000 files has some 30 MB.
 _MAX_LISTING = 64 << 20
+_LISTING_ATTEMPTS = 3
 
 
 class HuggingFace:
@@ -87,8 +89,27 @@ class HuggingFace:
         return Wire(endpoint, get_token(), silence=self._patience.silence)
 
     def _ask(self, wire: Wire, url: str, repository: str) -> Any:
-        import httpx2
         import msgspec
+
+        for attempt in range(_LISTING_ATTEMPTS):
+            try:
+                body = self._read(wire, url, repository)
+                break
+            except RegistryUnreachable as error:
+                # Without a connection nothing changes in a moment; a hub that answers badly often does better at once.
+                if not isinstance(error, _Stumbled) or attempt + 1 == _LISTING_ATTEMPTS:
+                    raise
+                time.sleep(self._patience.first_pause)
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise RegistryReplied(
+                f"{host(wire.endpoint)} answered with something that is no JSON. Is there a login page or a proxy "
+                "between? Check HF_ENDPOINT."
+            ) from error
+
+    def _read(self, wire: Wire, url: str, repository: str) -> bytes:
+        import httpx2
 
         try:
             with wire.get(url) as response:
@@ -100,18 +121,18 @@ class HuggingFace:
                     body += chunk
                     if len(body) > _MAX_LISTING:
                         raise RegistryReplied(f"The listing of '{repository}' is larger than any real one.")
-        except httpx2.TransportError as error:
+                return bytes(body)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
             raise RegistryUnreachable(
-                f"{host(wire.endpoint)} cannot be reached ({error or type(error).__name__}). Check the network, a "
-                "proxy (HTTPS_PROXY) or a mirror (HF_ENDPOINT)."
+                f"{host(wire.endpoint)} cannot be reached ({error or 'no answer'}). Check the network, a proxy "
+                "(HTTPS_PROXY) or a mirror (HF_ENDPOINT)."
             ) from error
-        try:
-            return msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
-            raise RegistryReplied(
-                f"{host(wire.endpoint)} answered with something that is no JSON. Is there a login page or a proxy "
-                "between? Check HF_ENDPOINT."
-            ) from error
+        except httpx2.TransportError as error:
+            raise _Stumbled(f"The connection to {host(wire.endpoint)} broke; try again later.") from error
+
+
+class _Stumbled(RegistryUnreachable):
+    """The hub was reached, but did not manage to answer."""
 
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -156,7 +177,7 @@ def _refusal(response: httpx2.Response, wire: Wire, repository: str) -> HubError
     if status == 404:
         return RepositoryNotFound(f"{name} has no '{repository}'.")
     if status == 429:
-        return RegistryUnreachable(f"{name} has had too many requests from here; try again in a while.")
+        return _Stumbled(f"{name} has had too many requests from here; try again in a while.")
     if status >= 500:
-        return RegistryUnreachable(f"{name} is out of order (HTTP {status}); try again later.")
+        return _Stumbled(f"{name} is out of order (HTTP {status}); try again later.")
     return RegistryReplied(f"{name} answered HTTP {status} for '{repository}'.")

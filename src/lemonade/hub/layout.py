@@ -130,17 +130,29 @@ class Folder:
 
     def unlink(self, places: Iterable[Path], blobs: Iterable[Path] = ()) -> None:
         """Removes names from snapshots, and of `blobs` and what the names led to whatever no other name leads to."""
-        snapshots, bytes_of = self.path / "snapshots", set(blobs)
+        snapshots, gone = self.path / "snapshots", set(blobs)
         for place in places:
-            if place.is_symlink():
-                bytes_of.add(_target(place))
+            if blob := self._blob_of(place):
+                gone.add(blob)
             place.unlink(missing_ok=True)
             _remove_empty(place.parent, snapshots)
-        bytes_of -= {_target(link) for link in _links(snapshots)}
-        for blob in bytes_of:
+        gone -= {_target(link) for link in _links(snapshots)}
+        for blob in gone:
             # A link may lead anywhere; only what lies in this repository is ours to remove.
-            if blob.parent == self.path / "blobs":
-                blob.unlink(missing_ok=True)
+            if blob.parent == self.path / "blobs" and blob.exists() and blob.stat().st_nlink == 1:
+                blob.unlink()
+
+    def _blob_of(self, place: Path) -> Path | None:
+        """The blob that a name in a snapshot leads to, by a symbolic or a hard link."""
+        if place.is_symlink():
+            return _target(place)
+        try:
+            facts = place.stat()
+            if facts.st_nlink == 1:
+                return None
+            return next(each for each in (self.path / "blobs").iterdir() if each.stat().st_ino == facts.st_ino)
+        except (OSError, StopIteration):
+            return None
 
     def tidy(self) -> None:
         """Removes what speaks of snapshots that are gone, and the repository when nothing is left in it."""
