@@ -603,15 +603,27 @@ async def test_readiness_is_bounded(make: Make, world: World) -> None:
 # Deaths.
 
 
-async def test_a_dead_process_is_gone_at_once_and_replaced_pin_and_all(make: Make, world: World) -> None:
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_dead_process_is_gone_at_once_and_replaced_pin_and_all(make: Make, world: World, later: bool) -> None:
     residency = make()
     first = await residency.load(A, {}, pinned=True)
     world.started[0].end(-9)
     assert residency.residents() == []  # before anything else could run
+    if later:
+        await settle()
     second = await use(residency, A)
     assert second is not first
     assert second.pinned
     assert first.backend_health == "exited"
+
+
+async def test_the_pin_of_a_crashed_model_can_be_taken_off(make: Make, world: World) -> None:
+    residency = make()
+    await residency.load(A, {}, pinned=True)
+    world.started[0].end(-9)
+    await settle()
+    residency.pin(A, False)
+    assert not (await use(residency, A)).pinned
 
 
 async def test_a_replayed_request_never_meets_the_process_it_lost(make: Make, world: World) -> None:
