@@ -215,6 +215,17 @@ async def test_descriptors_of_the_daemon_do_not_leak_into_an_engine(tmp_path: Pa
             assert tmp_path / "secret" not in opened
 
 
+async def test_keys_of_the_daemon_stay_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEMONADE_API_KEY", "sk-canary")
+    monkeypatch.setenv("HF_TOKEN", "hf-canary")
+    monkeypatch.setenv("PASSED_ON", "yes")
+    process = await EngineProcess.start(script("import os; print(*map('='.join, os.environ.items()), sep='\\n')"))
+    await process.exited.wait()
+    await process.stop()
+    assert "PASSED_ON=yes" in process.tail()
+    assert not any("canary" in line for line in process.tail())
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("ready", [True, False])
 async def test_nothing_outlives_a_parent_that_is_ended(end: signal.Signals, ready: bool, tmp_path: Path) -> None:

@@ -33,6 +33,10 @@ PROBE_TIMEOUT = 2.0
 #: Seconds for the last words of a process that has exited to arrive through its pipe.
 LAST_WORDS = 0.2
 
+#: Variables of the daemon's environment that are no business of an engine's: keys of others, and the key that would
+#: make a llama-server refuse its own daemon.
+WITHHELD = ("LEMONADE_API_KEY", "LEMONADE_ADMIN_API_KEY", "LLAMA_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+
 # Announces the group to the guard, whose pipe stands in for standard error, and becomes the engine.
 _ANNOUNCE = 'printf "+%d\\n" $$ >&2 && exec "$@" 2>&1'
 
@@ -75,7 +79,8 @@ class EngineProcess(asyncio.SubprocessProtocol):
             raise ModelLoadError(f"the program '{launch.argv[0]}' of {launch.name} is not there or cannot be run")
         loop = asyncio.get_running_loop()
         process = cls(launch)
-        env = {**os.environ, **launch.env}
+        own = {name: value for name, value in os.environ.items() if name not in WITHHELD}
+        env = {**own, **launch.env}
         try:
             if sys.platform == "win32":
                 # Grandchildren need a job object here; our own engines end with their standard input.

@@ -92,7 +92,7 @@ async def test_arguments_have_their_effect() -> None:
 
 async def test_embeddings() -> None:
     async with smol(labels=("embeddings",), llamacpp_args="--pooling mean") as connection:
-        long = "word " * 1500
+        long = "word " * 700
         answer = await ask(connection, "/v1/embeddings", {"input": ["a", long], "model": "Smol.Id"})
         assert [len(item["embedding"]) for item in answer["data"]] == [576, 576]
 

@@ -143,6 +143,9 @@ def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[
     if model.mode in ("embeddings", "reranking"):
         for flag in ("--batch-size", "--ubatch-size"):
             made += [] if mentions(words, flag) else [flag, str(EMBEDDING_BATCH)]
+    if backend.name == "cpu" and not mentions(words, "--fit"):
+        # The context is sized already and there is no device memory to fit into: the trial load would be for nothing.
+        made += ["--fit", "off"]
     if backend.name == "cpu" and sys.platform == "darwin" and not mentions(words, "--n-gpu-layers"):
         made += ["--n-gpu-layers", "0"]
     return made

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,7 +39,9 @@ def main(words: list[str]) -> int:
         print(f"error: this version of the engine does not take an argument: {error}", file=sys.stderr, flush=True)
         return 2
     except RuntimeError as error:
-        print(f"error: llama.cpp cannot serve {params.model.path}: {error}", file=sys.stderr, flush=True)
+        # llama.cpp's log has a thread of its own: its reasons come first, and not into the middle of this line.
+        time.sleep(0.1)
+        print(f"\nerror: llama.cpp cannot serve {params.model.path}: {error}", file=sys.stderr, flush=True)
         return 1
     print(f"serving on {server.listening_address}", file=sys.stderr, flush=True)
     # The daemon holds the other end and writes nothing: the end of the input is the end of the daemon.
