@@ -80,6 +80,10 @@ class Reply:
         while part := await self.chunk():
             yield part
 
+    @property
+    def complete(self) -> bool:
+        return not self.parts
+
     def close(self) -> None:
         self.closed = True
 

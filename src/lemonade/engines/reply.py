@@ -26,7 +26,18 @@ class Reply:
         headers: names in lower case.
     """
 
-    __slots__ = ("_channel", "_complete", "_failure", "_lost", "_parts", "_size", "_waiter", "head", "headers", "status")
+    __slots__ = (
+        "_channel",
+        "_complete",
+        "_failure",
+        "_lost",
+        "_parts",
+        "_size",
+        "_waiter",
+        "head",
+        "headers",
+        "status",
+    )
 
     def __init__(self, channel: Channel, lost: Lost, head: asyncio.Future[None]) -> None:
         self.status = 0
@@ -39,6 +50,11 @@ class Reply:
         self._complete = False
         self._failure: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole body has arrived, read or not."""
+        return self._complete
 
     async def chunk(self) -> bytes:
         """The bytes that have arrived, as soon as there are any; `b""` at the end of the body.

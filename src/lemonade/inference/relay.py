@@ -17,7 +17,7 @@ import msgspec
 from lemonade.errors import ContextLengthExceeded, EngineError, EngineLost, EngineReplied, EngineSilent, RequestError
 
 if TYPE_CHECKING:
-    from lemonade.engines.connection import Reply
+    from lemonade.engines.reply import Reply
     from lemonade.model import Model
     from lemonade.residency.lease import Lease
     from lemonade.residency.manager import Residency
@@ -119,38 +119,22 @@ class Relay:
 
     async def stream(self, lease: Lease) -> None:
         """A stream of events."""
-        reply = await self._open(lease)
-        try:
-            if reply.status != 200:
-                raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
-            await self._pass_on(lease, reply)
-        finally:
-            reply.close()
+        with Heartbeat(self._sink) as heart:
+            # llama.cpp sends its status line with the first token, which a long prompt delays: that is silence too.
+            reply = await lease.connection.request("POST", self._request.path, self._request.body)
+            try:
+                if reply.status != 200:
+                    raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
+                await self._pass_on(lease, reply, heart)
+            finally:
+                reply.close()
 
-    async def _open(self, lease: Lease) -> Reply:
-        """The engine's status line; llama.cpp sends it with the first token, which a long prompt delays."""
-        opening = asyncio.ensure_future(lease.connection.request("POST", self._request.path, self._request.body))
-        try:
-            while not (await asyncio.wait((opening,), timeout=PING_AFTER))[0]:
-                await self._ping()
-        except BaseException:
-            opening.cancel()
-            raise
-        return opening.result()
-
-    async def _pass_on(self, lease: Lease, reply: Reply) -> None:
+    async def _pass_on(self, lease: Lease, reply: Reply, heart: Heartbeat) -> None:
         sink = self._sink
+        engine = lease.resident.launch.name
         held = b""
         failed = False
-        while True:
-            try:
-                async with asyncio.timeout(PING_AFTER):
-                    chunk = await reply.chunk()
-            except TimeoutError:
-                await self._ping()
-                continue
-            if not chunk:
-                break
+        while chunk := await reply.chunk():
             lease.touch()
             data = held + chunk if held else chunk
             if data.endswith(b"\n\n"):
@@ -160,19 +144,23 @@ class Relay:
                 data, held = data[:cut], data[cut:]
                 if not data:
                     continue
-            failed = self._look(data, lease.resident.launch.name) or failed
+            failed = self._look(data, engine) or failed
             if self._rename is not None:
                 data = data.replace(*self._rename)
+            if heart.beating:
+                await heart.settle()
+            heart.reset()
             if not sink.started:
                 await sink.start()
             self.passed_on = True
             if data.endswith(DONE):
                 await sink.end(data)
-                # Reads the end of the body, so that the connection can serve the next request.
-                await self._finish(reply)
+                await self._drain(reply)
                 return
             await sink.write(data)
-        await self._close(held, failed, lease.resident.launch.name)
+        if heart.beating:
+            await heart.settle()
+        await self._close(held, failed, engine)
 
     async def _close(self, held: bytes, failed: bool, engine: str) -> None:
         """The engine closed its stream in good order, though it did not say that it is done."""
@@ -186,6 +174,18 @@ class Relay:
         self.passed_on = True
         await self._sink.end(held if failed or held.endswith(DONE) else held + DONE)
 
+    @staticmethod
+    async def _drain(reply: Reply) -> None:
+        """Reads the end of the body, so that the socket can carry the next request."""
+        if reply.complete:
+            return
+        try:
+            async with asyncio.timeout(PING_AFTER):
+                while await reply.chunk():
+                    pass
+        except (TimeoutError, EngineLost):
+            pass
+
     def _look(self, data: bytes, engine: str) -> bool:
         """Whether `data` tells of a failure. Raises it where the client would not see it as one."""
         if data.startswith(_FIELDS):
@@ -198,19 +198,53 @@ class Relay:
             data = data.removeprefix(b"error:")
         raise engine_failure(500, data.strip(), engine)
 
+
+class Heartbeat:
+    """Writes a comment into a stream that has been silent for a second.
+
+    One timer per stream looks at when the last piece went out, so that a piece costs no timer of its own.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self._timer = self._loop.call_later(PING_AFTER, self._look)
+        self._beat: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Heartbeat:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._beat is not None:
+            self._beat.cancel()
+
+    @property
+    def beating(self) -> bool:
+        """Whether a comment is being written. Whoever writes to the sink waits for it with `settle`."""
+        return self._beat is not None and not self._beat.done()
+
+    def reset(self) -> None:
+        """A piece goes out now."""
+        self._last = self._loop.time()
+
+    async def settle(self) -> None:
+        if self._beat is not None:
+            await self._beat
+
+    def _look(self) -> None:
+        silence = self._loop.time() - self._last
+        if silence >= PING_AFTER and not self.beating:
+            self._beat = self._loop.create_task(self._ping())
+            self.reset()
+            silence = 0.0
+        self._timer = self._loop.call_later(max(PING_AFTER - silence, 0.001), self._look)
+
     async def _ping(self) -> None:
         if not self._sink.started:
             await self._sink.start()
         await self._sink.write(PING)
-
-    @staticmethod
-    async def _finish(reply: Reply) -> None:
-        try:
-            async with asyncio.timeout(PING_AFTER):
-                while await reply.chunk():
-                    pass
-        except (TimeoutError, EngineLost):
-            pass
 
 
 def boundary(data: bytes) -> int:
