@@ -34,6 +34,7 @@ from lemonade.errors import (
     RegistryUnreachable,
     RepositoryNotFound,
 )
+from lemonade.hub import tether
 from lemonade.hub.layout import check_repository, is_safe
 from lemonade.hub.lock import alone
 from lemonade.hub.registry import Listing, Place, RemoteFile, Watch
@@ -200,7 +201,8 @@ def explain(release: str, said: Sequence[str], workplace: Path) -> HubError:
 
 
 def _command(release: str, platforms: Sequence[str], workplace: Path) -> list[str]:
-    command = [sys.executable, "-P", "-m", "lemonade.hub.tether", "pip", "--no-input", "--no-color"]
+    # By its path: the child has another folder to work in, from which a relative PYTHONPATH leads nowhere.
+    command = [sys.executable, "-P", tether.__file__, "pip", "--no-input", "--no-color"]
     # Without retries pip says nothing of an index that does not answer, and "no such package" only.
     command += ["--retries=3", "--disable-pip-version-check", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--progress-bar=raw", f"--dest={workplace}"]

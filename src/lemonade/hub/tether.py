@@ -1,9 +1,9 @@
 """Runs a module's program for as long as whoever started it is there.
 
-    python -m lemonade.hub.tether MODULE ARGUMENT…
+    python -P tether.py MODULE ARGUMENT…
 
 The starter holds the other end of standard input. When that closes, because the starter wants it so or because it died
-in whatever way, the program ends at once.
+in whatever way, the program ends at once. Nothing but the standard library is imported here.
 """
 
 from __future__ import annotations
