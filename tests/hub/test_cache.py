@@ -166,17 +166,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_a_disk_that_becomes_full(
-    hub: FakeHub, make_downloads: Callable[..., Downloads], store: Store, small_disk: Path
+    hub: FakeHub, make_downloads: Callable[..., Downloads], small_disk: Path
 ) -> None:
     hub.write("o/n", "m-Q4_K_M.gguf", BYTES)
     one = model("o/n:Q4_K_M")
-    store.models = small_disk / "hub"
+    store = Store(small_disk / "hub")
     with pytest.raises(NotEnoughSpace, match=r"needs .* more"):
-        await make_downloads().ensure(one)
+        await make_downloads(into=store).ensure(one)
     assert hub.calls("storage") == 0
     with pytest.raises(NotEnoughSpace, match=r"became full while 'm-Q4_K_M.gguf'"):
-        await make_downloads(free=lambda folder: 1 << 40).ensure(one)
+        await make_downloads(into=store, free=lambda folder: 1 << 40).ensure(one)
     assert hub.calls("storage") == 1
     subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
-    await make_downloads().ensure(one)
+    await make_downloads(into=store).ensure(one)
     assert hub.sent() < 2 * len(BYTES)

@@ -12,8 +12,9 @@ from lemonade.hub.registry import RemoteFile
 
 #: Seconds between two reports; a person sees no more, and a fast line would make hundreds per second.
 INTERVAL = 0.1
-#: Seconds over which the rate is taken.
+#: Seconds over which the rate is taken, and the fewest that say anything.
 _RATE_SPAN = 5.0
+_RATE_MINIMUM = 0.5
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         completed_files_bytes: of the files that are done.
         cumulative_bytes_downloaded: of the files that are done and the current one.
         percent: of the current file, whole numbers from 0 to 100; 100 at the end.
-        rate: bytes per second over the last seconds.
+        rate: bytes per second that came over the last seconds; 0 while it cannot be told.
         remaining: seconds to the end at this rate; None while it cannot be told.
         complete: the last one of a download that succeeded.
     """
@@ -70,6 +71,8 @@ class Meter:
         self._previously = 0
         self._completed = 0
         self._reported = 0.0
+        self._at = 0
+        self._moved = 0
         self._samples: list[tuple[float, int]] = []
 
     def plan(self, files: int, total: int, previously: int) -> None:
@@ -97,7 +100,7 @@ class Meter:
         self._index = min(self._index + 1, self._files) or 1
         self._files = max(self._files, self._index)
         self._size = max(size, 0)
-        self._here = min(already, self._size)
+        self._here = self._at = min(already, self._size)
         if file.size < 0:
             self._total += self._size
         self._say(edge=True)
@@ -105,6 +108,8 @@ class Meter:
     def advance(self, here: int) -> None:
         # A transfer that starts over goes back; what people see waits until it is there again.
         self._here = max(self._here, here)
+        self._moved += max(here - self._at, 0)
+        self._at = here
         self._size = max(self._size, self._here)
         now = time.monotonic()
         if now - self._reported >= INTERVAL:
@@ -130,7 +135,7 @@ class Meter:
     def _progress(self, *, complete: bool = False) -> Progress:
         total = max(self._total, self._completed + self._here)
         cumulative = total if complete else self._completed + self._here
-        rate = self._rate(cumulative)
+        rate = self._rate()
         percent = self._here * 100 // self._size if self._size else 0
         return Progress(
             file=self._name,
@@ -148,10 +153,11 @@ class Meter:
             complete=complete,
         )
 
-    def _rate(self, cumulative: int) -> float:
+    def _rate(self) -> float:
+        """Of what came over the line: what was here before costs no time, and what comes twice does."""
         now = time.monotonic()
-        self._samples.append((now, cumulative))
+        self._samples.append((now, self._moved))
         while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_SPAN:
             del self._samples[0]
         (then, before) = self._samples[0]
-        return (cumulative - before) / (now - then) if now > then else 0.0
+        return (self._moved - before) / (now - then) if now - then >= _RATE_MINIMUM else 0.0
