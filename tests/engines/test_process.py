@@ -265,6 +265,42 @@ async def test_nothing_outlives_a_parent_that_is_ended(end: signal.Signals, read
     await until(lambda: not any(map(alive, family)))
 
 
+async def test_a_guard_that_was_killed_is_replaced_and_told_again() -> None:
+    code = """
+        import asyncio
+        from lemonade.engines import process
+        from lemonade.engines.process import EngineProcess
+        from tests.engines.launching import fake_launch
+
+        async def main():
+            processes = [await EngineProcess.start(fake_launch(ignore_sigterm=True))]
+            await processes[0].wait_ready(30)
+            process._guard._child.kill()
+            process._guard._child.wait()
+            processes.append(await EngineProcess.start(fake_launch(fork_child=True)))
+            await processes[1].wait_ready(30)
+            print(*(process.pid for process in processes), flush=True)
+            await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+    )
+    assert parent.stdout is not None
+    started = [int(pid) for pid in (await asyncio.to_thread(parent.stdout.readline)).split()]
+    assert len(started) == 2
+    family = children_of(parent.pid)
+    assert set(started) <= set(family)
+    parent.kill()
+    await asyncio.to_thread(parent.wait, 10)
+    parent.stdout.close()
+    await until(lambda: not any(map(alive, family)))
+
+
 async def test_under_uvloop() -> None:
     uvloop = pytest.importorskip("uvloop")
     code = """

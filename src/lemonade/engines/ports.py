@@ -11,7 +11,9 @@ from lemonade.errors import ModelLoadError
 #: Where the original looks first; firewalls and documentation of its users know it.
 FIRST_PORT = 8001
 
-_taken: set[int] = set()
+# A reservation is a UDP socket bound to the port of the same number. The system gives it to one process only, whoever
+# asks, and takes it back when the process ends: two daemons that start at once never choose the same port.
+_reserved: dict[int, socket.socket] = {}
 
 
 class PortLost(ModelLoadError):
@@ -19,21 +21,29 @@ class PortLost(ModelLoadError):
 
 
 def take_port(first: int = FIRST_PORT) -> int:
-    """The first free port from `first` on, reserved in this process until `release_port`.
+    """The first free port from `first` on, reserved against every other daemon until `release_port`.
 
     Raises:
         ModelLoadError: there is none.
     """
     for port in range(first, 65536):
-        if port not in _taken and is_free(port):
-            _taken.add(port)
-            return port
+        if port in _reserved or not is_free(port):
+            continue
+        mark = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            mark.bind(("127.0.0.1", port))
+        except OSError:
+            mark.close()
+            continue
+        _reserved[port] = mark
+        return port
     raise ModelLoadError(f"no free TCP port from {first} to 65535 on 127.0.0.1 for an engine")
 
 
 def release_port(port: int) -> None:
     """Gives a reservation back; harmless when there is none."""
-    _taken.discard(port)
+    if mark := _reserved.pop(port, None):
+        mark.close()
 
 
 def is_free(port: int) -> bool:
