@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lemonade.errors import ConfigError
 
@@ -25,6 +26,12 @@ GRACE = 5
 BACKLOG = 2048
 #: Seconds that an idle connection is kept. Longer than the pauses in a conversation with a client library's pool.
 KEEP_ALIVE = 75
+
+
+#: Bytes of a request's head. Large cookies and tokens fit; nobody can fill the memory with one.
+MAX_HEAD = 64 * 1024
+#: Seconds for a request's head to arrive.
+HEAD_TIMEOUT = 30.0
 
 
 class AddressInUse(ConfigError):
@@ -46,7 +53,7 @@ class Listener(uvicorn.Server):
         config = uvicorn.Config(
             application,
             loop="none",
-            http="httptools",
+            http=BoundedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -59,8 +66,8 @@ class Listener(uvicorn.Server):
             backlog=BACKLOG,
         )
         super().__init__(config)
-        # Its account of starting and stopping repeats what the daemon says itself.
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # Its account of starting and stopping repeats what the daemon says itself, and it warns of WebSockets.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._sockets = bind(host, port)
         self._moving: asyncio.Task[None] | None = None
 
@@ -81,21 +88,87 @@ class Listener(uvicorn.Server):
         self._moving = asyncio.ensure_future(self._move(host, port))
 
     async def _move(self, host: str, port: int) -> None:
-        old, self.servers = self.servers, []
-        # One's own sockets stand in the way of the same port on another host.
-        for server in old:
-            server.close()
+        old, before = self.servers, [(one.family, one.getsockname()) for one in self._sockets]
         try:
+            if any(name[1] == port for _, name in before):
+                # One's own sockets stand in the way of the same port on another host.
+                await self._close(old)
             sockets = bind(host, port)
         except ConfigError as error:
-            logger.error("%s It stays where it is.", error.message)
-            names = [one.getsockname() for one in self._sockets]
-            families = [one.family for one in self._sockets]
-            sockets = [_listen(family, name) for family, name in zip(families, names, strict=True)]
+            logger.error("%s The daemon stays where it is.", error.message)
+            if any(server.is_serving() for server in old):
+                return
+            sockets = [_listen(family, name) for family, name in before]
         else:
             logger.info("Listening on %s", address(host, port))
+        await self._close(old)
         await self.startup(sockets)
         self._sockets = sockets
+
+    @staticmethod
+    async def _close(servers: list[asyncio.base_events.Server]) -> None:
+        for server in servers:
+            server.close()
+        # The sockets are free once the loop has been round.
+        await asyncio.sleep(0)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 whose heads are bounded in size and time, and whose own refusals are JSON like all others."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_size = 0
+        self._head_since = self.loop.time()
+        self._in_head = True
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self._look_at_head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            # The parser keeps an unfinished header to itself.
+            self._head_size += len(data)
+            if self._head_size > MAX_HEAD and not self.transport.is_closing():
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._head_size = 0
+        self._head_since = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_size += len(name) + len(value)
+        if self._head_size > MAX_HEAD:
+            raise ValueError("the head is too large")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        large = self._head_size > MAX_HEAD
+        status = b"431 Request Header Fields Too Large" if large else b"400 Bad Request"
+        message = f"The request's head is larger than {MAX_HEAD // 1024} KiB." if large else "This is not HTTP/1.1."
+        body = b'{"error":{"message":"%s","type":"invalid_request_error"}}' % message.encode()
+        self.transport.write(
+            b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
+            % (status, len(body), body)
+        )
+        self.transport.close()
+
+    def _look_at_head(self) -> None:
+        """Closes a connection whose client takes its time; one that is idle between requests has a timer of its own."""
+        waiting = self._in_head and self.timeout_keep_alive_task is None
+        if waiting and self.loop.time() - self._head_since >= HEAD_TIMEOUT:
+            self.transport.close()
+            return
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self._look_at_head)
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
