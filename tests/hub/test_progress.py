@@ -56,6 +56,14 @@ def test_files_one_after_the_other(clock: Clock) -> None:
     assert [each.complete for each in seen] == [False] * 9 + [True]
 
 
+def test_an_empty_file(clock: Clock) -> None:
+    one, seen = meter()
+    one.plan(1, 0, 0)
+    one.begin(RemoteFile("a", 0), 0, 0)
+    one.done()
+    assert [each.percent for each in seen] == [0, 0, 100, 100]
+
+
 def test_the_rate_is_that_of_the_line(clock: Clock) -> None:
     one, seen = meter()
     one.plan(2, 10_000_000_400, 10_000_000_000)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from lemonade.errors import FileNotInRepository, NotEnoughSpace
+from lemonade.errors import FileNotInRepository, HubError, NotEnoughSpace
 from lemonade.hub.gguf import has_magic
 from lemonade.hub.layout import Folder
 from lemonade.hub.progress import Meter
@@ -65,19 +66,34 @@ class Fetch:
             listing = self._registry.listing(repository)
             self.parts.append(self._part(repository, listing, wanted))
         try:
-            for part in self.parts:
-                part.folder.prepare(part.listing)
-                part.missing = [file for file in part.files if not self._is_here(part, file, verify=verify)]
-            self._announce()
-            self._check_space()
-            for part in self.parts:
-                self._bring(part)
-            # Only now does anybody see the new state: a model whose parts do not belong together is no model.
-            for part in self.parts:
-                part.folder.publish(part.listing.revision)
+            self._bring_all(verify=verify)
         except OSError as error:
+            self._tidy()
             raise disk_error(error, error.filename or self._model.name, self._models) from error
+        except HubError:
+            self._tidy()
+            raise
         self._meter.done()
+
+    def _bring_all(self, *, verify: bool) -> None:
+        for part in self.parts:
+            part.folder.prepare(part.listing)
+            part.missing = [file for file in part.files if not self._is_here(part, file, verify=verify)]
+        self._announce()
+        self._check_space()
+        for part in self.parts:
+            self._bring(part)
+        # Only now does anybody see the new state: a model whose parts do not belong together is no model.
+        for part in self.parts:
+            part.folder.publish(part.listing.revision)
+
+    def _tidy(self) -> None:
+        """After a failure: what came so far stays for the next attempt, an empty repository does not."""
+        for part in self.parts:
+            with suppress(OSError):
+                part.folder.snapshot(part.listing.revision).rmdir()
+            with suppress(OSError):
+                part.folder.tidy()
 
     def withdraw(self) -> None:
         """Removes what this download brought and began."""

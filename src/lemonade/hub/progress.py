@@ -124,7 +124,7 @@ class Meter:
     def _close_file(self) -> None:
         if self._name:
             self._here = self._size
-            self._say(edge=True)
+            self._report(self._progress(percent=100), True)
             self._completed += self._size
         self._size = self._here = 0
 
@@ -132,11 +132,12 @@ class Meter:
         self._reported = time.monotonic()
         self._report(self._progress(), edge)
 
-    def _progress(self, *, complete: bool = False) -> Progress:
+    def _progress(self, *, complete: bool = False, percent: int | None = None) -> Progress:
         total = max(self._total, self._completed + self._here)
         cumulative = total if complete else self._completed + self._here
         rate = self._rate()
-        percent = self._here * 100 // self._size if self._size else 0
+        if percent is None:
+            percent = self._here * 100 // self._size if self._size else 0
         return Progress(
             file=self._name,
             file_index=self._files if complete else self._index,

@@ -142,6 +142,8 @@ class Transfer:
             except Interrupted as interruption:
                 failures = 1 if self._here() > before else failures + 1
                 if failures >= self._patience.attempts:
+                    if self._here() == 0:
+                        self._place.discard(self._file)
                     raise RegistryUnreachable(
                         f"'{self._file.path}' could not be fetched from {self._host}: {interruption}. "
                         "What has come so far is kept; try again later."
