@@ -496,6 +496,46 @@ async def test_unload_comes_after_those_who_wait_for_the_start(make: Make, world
     assert names(residency) == []
 
 
+async def test_unload_comes_after_a_reload_that_was_asked_for_before(make: Make, world: World) -> None:
+    residency = make()
+    holder = Holder(residency, A)
+    await settle()
+    load = asyncio.ensure_future(residency.load(A, {"ctx_size": 512}))
+    await settle()
+    unload = asyncio.ensure_future(residency.unload(A))
+    await settle()
+    await holder.done()
+    await asyncio.gather(load, unload)
+    assert world.starts("A") == 2
+    assert names(residency) == []
+
+
+async def test_unload_of_a_crashed_model_ends_its_pin(make: Make, world: World) -> None:
+    residency = make()
+    await residency.load(A, {}, pinned=True)
+    world.started[0].end(-9)
+    await settle()
+    with pytest.raises(ModelNotLoaded):
+        await residency.unload(A)
+    assert not (await residency.load(A, {})).pinned
+
+
+async def test_a_load_survives_the_failure_of_a_start_with_other_options(make: Make, world: World) -> None:
+    residency = make()
+    world.held.add("A")
+    request = asyncio.ensure_future(use(residency, A))
+    await settle()
+    load = asyncio.ensure_future(residency.load(A, {"ctx_size": 512}))
+    same = asyncio.ensure_future(residency.load(A, {}))
+    await settle()
+    world.held.clear()
+    world.started[0].end(1)
+    assert (await load).options["ctx_size"] == 512
+    for task in (request, same):
+        with pytest.raises(ModelLoadError):
+            await task
+
+
 async def test_a_pin_ends_with_an_unload(make: Make) -> None:
     residency = make()
     await residency.load(A, {}, pinned=True)
@@ -671,6 +711,18 @@ async def test_a_crash_loop_ends_in_an_error(make: Make, world: World, clock: Cl
         await use(residency, A)
     assert world.starts("A") == CRASHES
     clock.now += CRASH_WINDOW + 1
+    await use(residency, A)
+
+
+async def test_an_express_load_ends_the_memory_of_a_crash_loop(make: Make, world: World) -> None:
+    residency = make()
+    for _ in range(CRASHES):
+        await use(residency, A)
+        world.started[-1].end(139)
+        await settle()
+    await residency.load(A, {})
+    world.started[-1].end(139)
+    await settle()
     await use(residency, A)
 
 
