@@ -82,14 +82,14 @@ class Connection:
 
     async def lost(self, error: BaseException) -> EngineLost:
         """The failure in words. The end of a process may be known a moment later than that of its sockets."""
-        if self.verdict is not None:
-            lost = EngineLost(self.verdict)
-            lost.code = "backend_watchdog_reset"
-            return lost
         try:
             await asyncio.wait_for(self.process.exited.wait(), EXIT_NEWS)
         except TimeoutError:
             pass
+        if self.verdict is not None:
+            lost = EngineLost(self.verdict)
+            lost.code = "backend_watchdog_reset"
+            return lost
         if self.process.exited.is_set():
             return EngineLost(f"{self.process.epitaph()} while it was answering")
         reason = str(error) or type(error).__name__
