@@ -38,6 +38,7 @@ class Switches:
         empty: send no bytes at all.
         refuse_range: answer 416 to a request for a range.
         ignore_range: answer 200 with all bytes to a request for a range.
+        ignore_if_range: answer 206 whatever `If-Range` says.
         new_etag: a new ETag with every answer.
         status: the status of an answer, for `status_times` answers.
         rate: bytes per second.
@@ -58,6 +59,7 @@ class Switches:
     empty_times: int = 0
     refuse_range_times: int = 0
     ignore_range: bool = False
+    ignore_if_range: bool = False
     new_etag: bool = False
     status: int = 500
     status_times: int = 0
@@ -314,7 +316,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers |= {"ETag": etag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
         start, status = 0, 200
         asked = self.headers.get("range", "")
-        matches = self.headers.get("if-range") in (None, etag)
+        matches = switches.ignore_if_range or self.headers.get("if-range") in (None, etag)
         if asked.startswith("bytes=") and not switches.ignore_range and matches:
             start, status = int(asked[6:].partition("-")[0]), 206
             if start >= size or self.hub.take("refuse_range_times"):
