@@ -268,6 +268,8 @@ class _Guard:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self._write = -1
+        #: Nobody else ever holds it: its closing tells the guard that the daemon is gone.
+        self._lifeline = -1
         self._groups: set[int] = set()
 
     def pipe(self) -> int:
@@ -287,19 +289,23 @@ class _Guard:
     def close(self) -> None:
         if self._child is not None:
             os.close(self._write)
+            os.close(self._lifeline)
             self._child.wait()
             self._child = None
 
     def _start(self) -> None:
         if self._child is not None:
             os.close(self._write)
+            os.close(self._lifeline)
         else:
             atexit.register(self.close)
         read, self._write = os.pipe()
+        end, self._lifeline = os.pipe()
         program = Path(__file__).with_name("guard.py")
         try:
             self._child = subprocess.Popen(
-                (sys.executable, "-I", "-S", str(program)),
+                (sys.executable, "-I", "-S", str(program), str(end)),
+                pass_fds=(end,),
                 stdin=read,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -308,6 +314,7 @@ class _Guard:
             )
         finally:
             os.close(read)
+            os.close(end)
         for group in self._groups:
             self._tell(f"+{group}\n")
 
