@@ -66,6 +66,15 @@ class Daemon:
     def log(self) -> str:
         return (self.folder / "stderr.txt").read_text(errors="replace")
 
+    @property
+    def starts(self) -> list[int]:
+        """The processes of all fake engines that were ever started to run a model."""
+        try:
+            lines = (self.folder / "starts.txt").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [int(line.split()[0]) for line in lines if "--port" in line]
+
     def environment(self) -> dict[str, str]:
         env = {key: value for key, value in os.environ.items() if not key.startswith(("LEMONADE_", "HF_"))}
         env |= {
@@ -84,7 +93,8 @@ class Daemon:
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
         program = folder / "llama-server"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_ENGINE}" "$@"\n')
+        note = f'echo "$$ $*" >> "{self.folder}/starts.txt"'
+        program.write_text(f'#!/bin/sh\n{note}\nexec "{sys.executable}" "{FAKE_ENGINE}" "$@"\n')
         program.chmod(0o755)
         return folder
 
