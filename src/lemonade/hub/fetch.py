@@ -73,7 +73,6 @@ class Fetch:
         except HubError:
             self._tidy()
             raise
-        self._meter.done()
 
     def _bring_all(self, *, verify: bool) -> None:
         for part in self.parts:

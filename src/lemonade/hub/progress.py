@@ -76,8 +76,11 @@ class Meter:
         self._samples: list[tuple[float, int]] = []
 
     def plan(self, files: int, total: int, previously: int) -> None:
-        """What there is to do: so many files with so many bytes, of which some are here already."""
-        self._files, self._total, self._previously = files, total, previously
+        """What there is to do, beside what was said before: so many files and bytes, of which some are here already."""
+        self._close_file()
+        self._files += files
+        self._total += total
+        self._previously += previously
         self._say(edge=True)
 
     def check(self) -> None:
@@ -118,7 +121,6 @@ class Meter:
     def done(self) -> None:
         """All files are here."""
         self._close_file()
-        self._name = ""
         self._report(self._progress(complete=True), True)
 
     def _close_file(self) -> None:
@@ -126,6 +128,7 @@ class Meter:
             self._here = self._size
             self._report(self._progress(percent=100), True)
             self._completed += self._size
+        self._name = ""
         self._size = self._here = 0
 
     def _say(self, *, edge: bool = False) -> None:

@@ -47,6 +47,20 @@ class Store:
                     sizes[os.path.realpath(path)] = path.stat().st_size
         return sum(sizes.values())
 
+    def files(self, model: Model) -> list[Path]:
+        """Every file that the complete roles of a model use, those beside the weights included."""
+        return [path for role in model.checkpoints for path in self._files(model, role)]
+
+    def folders(self, model: Model) -> list[Folder]:
+        """The repositories that a model's files come from; none for local files."""
+        if model.source:
+            return []
+        found = []
+        for repository in _repositories(model):
+            with contextlib.suppress(InvalidArgument):
+                found.append(Folder(self.models, model.registry, repository))
+        return found
+
     def delete(self, model: Model, keep: Iterable[Model]) -> None:
         """Frees what no model of `keep` uses.
 
@@ -107,7 +121,7 @@ class Store:
             return None
         if path.is_dir():
             return self._in_local_folder(path, model.recipe, role)
-        return path if all(self._snapshots.is_model_file(str(part)) for part in _parts(path)) else None
+        return path if all(self._snapshots.is_model_file(str(part)) for part in shards(path)) else None
 
     def _local_base(self, model: Model) -> Path:
         """What a path that is not absolute is relative to: the model's own folder, or the cache for an upload."""
@@ -192,8 +206,8 @@ def _meant(names: list[str], model: Model, repository: str) -> set[str]:
     return meant
 
 
-def _parts(path: Path) -> list[Path]:
-    """The file, and with it the other parts that the name of a shard says there are."""
+def shards(path: Path) -> list[Path]:
+    """The file; if its name is that of a shard, all the parts that the name says there are."""
     shard = SHARD.match(path.name)
     if shard is None:
         return [path]

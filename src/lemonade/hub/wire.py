@@ -28,12 +28,21 @@ class Wire:
         endpoint: the hub's address, such as a mirror's; without a slash at the end.
         token: sent to this host over this scheme and port, and to nothing else; over plain http only on loopback.
         connect: seconds for a connection to come about.
+        own: further headers that go where the token goes.
         silence: seconds without a byte after which a connection counts as dead.
     """
 
-    def __init__(self, endpoint: str, token: str | None, *, connect: float = 20.0, silence: float = 60.0) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        token: str | None,
+        *,
+        own: Mapping[str, str] | None = None,
+        connect: float = 20.0,
+        silence: float = 60.0,
+    ) -> None:
         self.endpoint = endpoint.rstrip("/")
-        self._token = token
+        self._secrets = {**(own or {}), **({"authorization": f"Bearer {token}"} if token else {})}
         self._origin = origin(self.endpoint)
         self._connect = connect
         self._silence = silence
@@ -76,8 +85,8 @@ class Wire:
 
     def _own(self, url: str) -> dict[str, str]:
         headers = {"user-agent": "lemonade", "accept-encoding": "identity"}
-        if self._token and origin(url) == self._origin and (self._origin[0] == "https" or is_loopback(self._origin[1])):
-            headers["authorization"] = f"Bearer {self._token}"
+        if origin(url) == self._origin and (self._origin[0] == "https" or is_loopback(self._origin[1])):
+            headers |= self._secrets
         return headers
 
 

@@ -19,7 +19,7 @@ from lemonade.errors import (
     Offline,
     RequestError,
 )
-from lemonade.hub.downloads import Job
+from lemonade.hub.job import Job
 from lemonade.model import Model
 
 #: Keys whose presence makes a pull a registration.
