@@ -105,16 +105,16 @@ async def unload(exchange: Exchange, body: UnloadRequest) -> None:
 
 
 def _loaded(exchange: Exchange, name: str) -> Model:
-    """The loaded model of that name; a model may have left the catalog while it runs."""
+    """The model of that name that is loaded or being loaded; it may have left the catalog meanwhile."""
     services = exchange.services
-    residents = services.residency.residents()
     try:
         wanted = services.catalog.find(name).canonical
     except ModelNotFound:
         wanted = name
-    for resident in residents:
-        if wanted in (resident.model.canonical, resident.model.name):
-            return resident.model
+    residency = services.residency
+    for model in (*(resident.model for resident in residency.residents()), *residency.loading()):
+        if wanted in (model.canonical, model.name):
+            return model
     raise ModelNotLoaded(f"Model not loaded: {name}", requested=name)
 
 
