@@ -174,6 +174,24 @@ class Daemon:
         entries: list[dict[str, Any]] = self.get("/v1/health").json()["all_models_loaded"]
         return entries
 
+    def entry(self, model: str) -> dict[str, Any]:
+        """What `/health` says of a model that is loaded."""
+        (entry,) = (one for one in self.loaded() if one["model_name"] == model)
+        return entry
+
+    def switch(self, model: str, **switches: Any) -> None:
+        """Replaces the switches of the fake engine that runs the model; its successor has the daemon's again."""
+        address = str(self.entry(model)["backend_url"]).removesuffix("/v1")
+        body = json.dumps(switches).encode()
+        urllib.request.urlopen(f"{address}/fake/switches", data=body, timeout=10).close()
+
+    def seen(self, model: str) -> dict[str, Any]:
+        """What the fake engine that runs the model has seen."""
+        address = str(self.entry(model)["backend_url"]).removesuffix("/v1")
+        with urllib.request.urlopen(f"{address}/fake/record", timeout=10) as answer:
+            record: dict[str, Any] = json.load(answer)
+            return record
+
     def engine(self, index: int = 0) -> str:
         """The address of a loaded engine."""
         return str(self.loaded()[index]["backend_url"]).removesuffix("/v1")
