@@ -93,7 +93,7 @@ async def open_services(
     engines = Engines(settings)
     catalog = Catalog(paths=paths, settings=settings, hardware=hardware, store=store, unsupported=engines.unsupported)
     options = Options(catalog, settings, hardware, engines.preferred)
-    downloads = Downloads(store, offline=lambda: bool(settings["offline"]))
+    downloads = Downloads(store, offline=lambda: bool(settings["offline"]), arrived=catalog.arrived)
     loader = Loader(store=store, catalog=catalog, options=options, downloads=downloads, engines=engines)
     residency = Residency(loader, settings, env=env)
     settings.constrain("llamacpp.backend", lambda value: engines.refusal("llamacpp", value))

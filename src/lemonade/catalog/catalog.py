@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ class Catalog:
         self._known: Index | None = None
         self._seen = (0, 0, 0)
         self._seen_around = (0, 0)
+        self._outdated: set[str] = set()
         self._listings: dict[bool, list[Entry]] = {}
         self._version = 0
         self._lock = threading.Lock()
@@ -191,20 +192,24 @@ class Catalog:
             InvalidArgument: with `param` naming the field; nothing is kept.
             OSError: the file cannot be written.
         """
+        return self.register_all([definition], keep=keep)[0]
+
+    def register_all(self, definitions: Sequence[Mapping[str, Any]], *, keep: bool = False) -> list[Model]:
+        """As `register`, all of them or none; a later one may name an earlier one as its component."""
         default = str(self._settings["default_model_source"])
-        bare, row = registration.define(definition, self.lookup, default_source=default)
-        model = rows.parse(bare, row, "user")
-        old = self._index().models.get(model.canonical)
-        if old is not None and keep and not model.is_collection:
-            fields = registration.differences(old, model)
-            if fields:
-                raise InvalidArgument(
-                    f"Model '{model.canonical}' is already registered with other {', '.join(fields)}. "
-                    "Choose another name, or delete it first.",
-                    param="model_name",
-                )
-        self._user_file.change(lambda values: values.update({bare: row}))
-        return self._index().models[model.canonical]
+        kept: dict[str, Any] = {}
+        models: dict[str, Model] = {}
+        for definition in definitions:
+            bare, row = registration.define(
+                definition, lambda name: models.get(name) or self.lookup(name), default_source=default
+            )
+            model = rows.parse(bare, row, "user")
+            if keep:
+                registration.refuse_change(self._index().models.get(model.canonical), model)
+            kept[bare] = row
+            models[model.canonical] = model
+        self._user_file.change(lambda values: values.update(kept))
+        return [self._index().models[canonical] for canonical in models]
 
     def delete(self, model: Model) -> None:
         """Frees the files that no other model uses, and forgets the model if it is the person's own.
@@ -223,6 +228,17 @@ class Catalog:
 
             self._user_file.change(forget)
         self.changed()
+
+    def arrived(self, model: Model) -> None:
+        """Says that a model's files have been brought up to date."""
+        self._outdated.discard(model.canonical)
+        self.changed()
+
+    def mark_outdated(self, found: Mapping[str, bool]) -> None:
+        """Notes which models the registry has newer files for: canonical name to whether. Others stay as they were."""
+        self._outdated -= found.keys()
+        self._outdated |= {name for name, outdated in found.items() if outdated}
+        self._new_version()
 
     async def watch(self) -> None:
         """Keeps an eye on the folder of extra models until it is cancelled."""
@@ -365,4 +381,5 @@ class Catalog:
             checkpoint_status=state.status,
             components=tuple(index.public.get(name, name) for name in state.model.components),
             recipe_options=own_options(state.model, self.saved.of(state.model)),
+            update_available=state.downloaded and canonical in self._outdated,
         )

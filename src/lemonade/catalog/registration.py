@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lemonade.catalog import labels, rows
+from lemonade.catalog.option_checks import check_saved
 from lemonade.errors import InvalidArgument
+from lemonade.hub import address
 from lemonade.hub.layout import check_repository, is_safe
 from lemonade.model import Checkpoint, Model
 
@@ -101,6 +103,7 @@ def define(
     row = {key: definition[key] for key in PERSISTED if definition.get(key) is not None}
     wanted = labels.requested(definition)
     labels.refuse(name, recipe, wanted)
+    _read_addresses(row)
     _locate(row, default_source)
     model = rows.parse(bare, {**row, "labels": wanted}, "user")
     if model.is_collection:
@@ -111,6 +114,8 @@ def define(
         _check_checkpoints(model)
         if row.pop("components", None):
             raise InvalidArgument("'components' belong to the recipes collection.*", param="components")
+    if model.recipe_options:
+        check_saved(model, model.recipe_options)
     row["labels"] = sorted({*model.labels, "custom"})
     row["suggested"] = True
     return bare, row
@@ -124,6 +129,44 @@ def differences(old: Model, new: Model) -> list[str]:
         "source": (old.source or old.registry, new.source or new.registry),
     }
     return [field for field, (before, after) in pairs.items() if before != after]
+
+
+def refuse_change(old: Model | None, new: Model) -> None:
+    """Refuses a second definition of a name that contradicts the first. A collection may change.
+
+    Raises:
+        InvalidArgument: on `model_name`.
+    """
+    if old is None or new.is_collection:
+        return
+    if fields := differences(old, new):
+        raise InvalidArgument(
+            f"Model '{new.canonical}' is already registered with other {', '.join(fields)}. "
+            "Choose another name, or delete it first.",
+            param="model_name",
+        )
+
+
+def _read_addresses(row: dict[str, Any]) -> None:
+    """Writes addresses of hubs as repositories, in place, and with them the registry that they are on."""
+    several = row.get("checkpoints")
+    texts = {"checkpoint": row.get("checkpoint"), "mmproj": row.get("mmproj")}
+    texts |= several if isinstance(several, dict) else {}
+    found = {
+        role: read for role, text in texts.items() if isinstance(text, str) and (read := address.read(text)) is not None
+    }
+    if not found:
+        return
+    registries = {read.registry for read in found.values()}
+    stated = rows.REGISTRIES.get(row.get("source") or row.get("registry_source") or "")
+    if len(registries) > 1 or (stated and stated not in registries):
+        raise InvalidArgument("The checkpoints and 'source' name different registries.", param="source")
+    row["source"] = registries.pop()
+    for role, read in found.items():
+        if role in ("checkpoint", "mmproj"):
+            row[role] = read.checkpoint
+        else:
+            row["checkpoints"] = {**row["checkpoints"], role: read.checkpoint}
 
 
 def _locate(row: dict[str, Any], default_source: str) -> None:

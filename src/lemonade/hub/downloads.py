@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lemonade.errors import DownloadCancelled, FileNotInRepository, HubError, InvalidArgument, LemonadeError, Offline
+from lemonade.errors import DownloadCancelled, FileNotInRepository, HubError, LemonadeError, Offline
 from lemonade.hub.fetch import Fetch, disk_free, repositories
 from lemonade.hub.huggingface import HuggingFace
 from lemonade.hub.job import Job, Parts
@@ -195,7 +195,7 @@ class Downloads:
         error: LemonadeError | None = None
         try:
             work(job, loop, *args)
-        except (HubError, InvalidArgument) as failure:
+        except LemonadeError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             _log.exception("the download of %r failed unexpectedly", job.model.name)
