@@ -228,10 +228,14 @@ async def test_keys_of_the_daemon_stay_with_it(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("ready", [True, False])
-async def test_nothing_outlives_a_parent_that_is_ended(end: signal.Signals, ready: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["asyncio", "uvloop"])
+async def test_nothing_outlives_a_parent_that_is_ended(
+    end: signal.Signals, ready: bool, runner: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(runner)
     record = tmp_path / "record.json"
     code = f"""
-        import asyncio
+        import asyncio, {runner}
         from lemonade.engines.process import EngineProcess
         from tests.engines.launching import fake_launch
 
@@ -246,7 +250,7 @@ async def test_nothing_outlives_a_parent_that_is_ended(end: signal.Signals, read
             print(*(process.pid for process in processes), flush=True)
             await asyncio.sleep(600)
 
-        asyncio.run(main())
+        {runner}.run(main())
     """
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
