@@ -270,10 +270,8 @@ def talk(daemon: Daemon, number: int) -> str | None:
         if turn % 3 == 2:
             stream.hang_up()
             continue
-        if turn % 2:
-            text = stream.answer().json()["choices"][0]["message"]["content"]
-        else:
-            text = text_of(stream.rest())
+        whole = turn % 2 == 1
+        text = stream.answer().json()["choices"][0]["message"]["content"] if whole else text_of(stream.rest())
         if text != fake["text"]:
             return f"{marker} got {text}"
     return None
