@@ -468,22 +468,65 @@ async def test_same_bytes_under_two_names(hub: FakeHub, downloads: Downloads, st
     assert store.size(one) == 4000
 
 
-async def test_without_symbolic_links(
-    hub: FakeHub, downloads: Downloads, store: Store, cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("same", [True, False])
+async def test_deleting_one_of_two(
+    hub: FakeHub,
+    downloads: Downloads,
+    store: Store,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    links: bool,
+    same: bool,
 ) -> None:
+    """With and without symbolic links, and with the same bytes under both names."""
+
     def refuse(*args: object, **more: object) -> None:
         raise OSError("a required privilege is not held by the client")
 
-    monkeypatch.setattr(Path, "symlink_to", refuse)
-    for name in ("Q4_0", "Q8_0"):
-        hub.write("o/n", f"m-{name}.gguf", BYTES + name.encode())
-        await downloads.ensure(model(f"o/n:{name}", name=name))
-    assert hub.sent() == 2 * len(BYTES) + 8
-    path = store.locate(model("o/n:Q4_0"))["main"]
-    assert path is not None and not path.is_symlink()
-    store.delete(model("o/n:Q4_0", name="Q4_0"), [model("o/n:Q8_0", name="Q8_0")])
+    if not links:
+        monkeypatch.setattr(Path, "symlink_to", refuse)
+    one, other = model("o/n:Q4_0", name="one"), model("o/n:Q8_0", name="other")
+    hub.write("o/n", "m-Q4_0.gguf", BYTES)
+    hub.write("o/n", "m-Q8_0.gguf", BYTES if same else BYTES + b"8")
+    await downloads.ensure(one)
+    await downloads.ensure(other)
+    assert hub.sent() == len(BYTES) if same else 2 * len(BYTES) + 1
+    path = store.locate(one)["main"]
+    assert path is not None and path.is_symlink() is links
+    store.delete(one, [one, other])
+    assert not store.is_downloaded(one)
+    assert store.is_downloaded(other)
     assert len(list((cache / "models--o--n" / "blobs").iterdir())) == 1
-    assert store.is_downloaded(model("o/n:Q8_0"))
+
+
+async def test_bytes_that_another_program_left_wrong(
+    hub: FakeHub, downloads: Downloads, store: Store, cache: Path
+) -> None:
+    sha256, _ = hub.digests(hub.write("o/n", "m-Q4_K_M.gguf", BYTES))
+    blob = cache / "models--o--n" / "blobs" / sha256
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(BYTES[:-1] + b"!")
+    one = model("o/n:Q4_K_M")
+    await downloads.ensure(one)
+    path = store.locate(one)["main"]
+    assert path is not None and path.read_bytes() == BYTES
+
+
+async def test_starting_again_right_after_cancelling(
+    hub: FakeHub, downloads: Downloads, store: Store, cache: Path
+) -> None:
+    hub.write("o/n", "m-Q4_K_M.gguf", BYTES)
+    hub.set(stall=1_000_000)
+    one = model("o/n:Q4_K_M")
+    first = downloads.start(one)
+    await until(lambda: gathered(cache) == 1_000_000)
+    hub.set()
+    first.cancel()
+    second = downloads.start(one)
+    assert second is not first
+    await second.wait()
+    assert store.is_downloaded(one)
 
 
 def test_patience_is_what_the_tests_say() -> None:

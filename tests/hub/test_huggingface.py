@@ -180,7 +180,7 @@ def test_the_import_costs_nothing_before_it_is_needed() -> None:
     assert said.stdout.strip() == "[]"
 
 
-def test_the_library_is_told_not_to_report(hub: FakeHub, tmp_path: Path) -> None:
+def test_a_fresh_process_calls_nobody_else(hub: FakeHub, tmp_path: Path) -> None:
     import subprocess
     import sys
 

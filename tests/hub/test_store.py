@@ -301,6 +301,16 @@ def test_safe_paths(path: str, safe: bool) -> None:
     assert is_safe(path) is safe
 
 
+def test_a_clock_that_ticks_coarsely(store: Store, cache: Path) -> None:
+    snapshot = put(cache, "o/n", "m-Q4_K_M.gguf").parent
+    tick = time.time_ns() - 1_000_000_000
+    os.utime(snapshot, ns=(tick, tick))
+    assert not store.is_downloaded(model("o/n:Q8_0"))
+    put(cache, "o/n", "m-Q8_0.gguf")
+    os.utime(snapshot, ns=(tick, tick))
+    assert store.is_downloaded(model("o/n:Q8_0"))
+
+
 def test_time_is_what_makes_an_answer_old(cache: Path, store: Store) -> None:
     put(cache, "o/n", "m-Q4_K_M.gguf")
     age(cache)

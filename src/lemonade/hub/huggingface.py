@@ -80,7 +80,6 @@ class HuggingFace:
     def _wire(self) -> Wire:
         if any(self._env.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in _OFFLINE):
             raise Offline("HF_HUB_OFFLINE is set, so nothing is fetched from the hub. Unset it to download models.")
-        _quiet()
         from huggingface_hub import constants, get_token
 
         endpoint = self._env.get("HF_ENDPOINT") or constants.ENDPOINT
@@ -136,11 +135,6 @@ class _Stumbled(RegistryUnreachable):
 
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-
-
-def _quiet() -> None:
-    """Before the library's first import: it reports to its makers unless it is told not to."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def _file(entry: dict[str, Any]) -> RemoteFile:
