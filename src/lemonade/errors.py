@@ -9,6 +9,8 @@
     │   ├── InvalidAlias                   400 invalid_alias
     │   ├── AliasConflict                  409 alias_conflict
     │   ├── AliasNotFound                  404 alias_not_found
+    │   ├── UnknownModel                   400 unknown_model
+    │   ├── DownloadNotFound               404 download_not_found
     │   ├── ContextLengthExceeded          400 context_length_exceeded
     │   ├── BodyTooLarge                   413
     │   └── UnsupportedMediaType           415
@@ -39,6 +41,7 @@
     │   ├── NotEnoughSpace                 500
     │   ├── DownloadCancelled              500
     │   └── Offline                        400 lemond_offline
+    ├── StorageError                       500 internal_error             a file of the daemon's own
     ├── Busy                               429 or 503, with Retry-After
     └── ConfigError                        400 invalid_config             a setting that cannot hold
 
@@ -124,6 +127,17 @@ class AliasConflict(RequestError):
 class AliasNotFound(RequestError):
     status = 404
     code = "alias_not_found"
+
+
+class UnknownModel(RequestError):
+    """What is to be pulled is no model that we know, and not defined either."""
+
+    code = "unknown_model"
+
+
+class DownloadNotFound(RequestError):
+    status = 404
+    code = "download_not_found"
 
 
 class ContextLengthExceeded(RequestError):
@@ -301,6 +315,13 @@ class Offline(HubError):
 
 
 # The daemon's own state.
+
+
+class StorageError(LemonadeError):
+    """A file in which the daemon keeps something cannot be read or written."""
+
+    type = "server_error"
+    code = "internal_error"
 
 
 class Busy(LemonadeError):

@@ -160,7 +160,7 @@ def _section(endpoint: Endpoint) -> list[str]:
         lines += ["### Response", ""]
         if endpoint.streams:
             lines += ["As JSON, or with `stream` as `text/event-stream`.", ""]
-        lines += [f"- `{field.name}` – {field.about}" for field in fields(endpoint.response)] + [""]
+        lines += [f"- `{field.name}`: {field.about}" for field in fields(endpoint.response)] + [""]
     lines += ["### Errors", "", "| Status | Code | When |", "| --- | --- | --- |"]
     for status, rows in _by_status(endpoint.all_errors).items():
         lines += [f"| {status} | {f'`{row.code}`' if row.code else ''} | {row.when} |" for row in rows]
@@ -203,13 +203,14 @@ td,th{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0}</style>
 
 def _html_section(endpoint: Endpoint) -> str:
     escape = html.escape
-    head = f"<code>{endpoint.method} {escape(endpoint.paths[0])}</code> – {escape(endpoint.summary)}"
+    head = f"<code>{endpoint.method} {escape(endpoint.paths[0])}</code> {escape(endpoint.summary)}"
     parts = [f"<details><summary>{head}</summary><p>{escape(endpoint.description)}</p>"]
     for title, struct in (("Body", endpoint.body), ("Query", endpoint.query), ("Response", endpoint.response)):
         if struct is None or struct is Empty:
             continue
         rows = (
-            f"<tr><td><code>{escape(field.name)}</code><td>{'required' if field.required else ''}<td>{escape(field.about)}"
+            f"<tr><td><code>{escape(field.name)}</code><td>{'required' if field.required else ''}"
+            f"<td>{escape(field.about)}"
             for field in fields(struct)
         )
         parts.append(f"<h3>{title}</h3><table>{''.join(rows)}</table>")

@@ -3,26 +3,63 @@
 from __future__ import annotations
 
 from lemonade.api.endpoint import Endpoint
-from lemonade.api.lemonade.configuration import CONFIG, CONFIG_DEFAULTS, SET, SHUTDOWN
+from lemonade.api.lemonade.aliases import ADD_ALIAS, ALIASES, REMOVE_ALIAS
+from lemonade.api.lemonade.cache import CLEANUP
+from lemonade.api.lemonade.configuration import (
+    CONFIG,
+    CONFIG_DEFAULTS,
+    LOG_LEVEL,
+    PARAMS,
+    SET,
+    SET_PARAMS,
+    SHUTDOWN,
+)
+from lemonade.api.lemonade.deletion import DELETE
+from lemonade.api.lemonade.downloads import CONTROL, DOWNLOADS
 from lemonade.api.lemonade.health import HEALTH
 from lemonade.api.lemonade.live import LIVE
-from lemonade.api.lemonade.pull import DELETE, PULL
+from lemonade.api.lemonade.memory import SIMULATE_PRESSURE
+from lemonade.api.lemonade.pull import PULL
+from lemonade.api.lemonade.registration import REGISTER
 from lemonade.api.lemonade.residency import LOAD, PIN, UNLOAD
+from lemonade.api.lemonade.search import SEARCH
+from lemonade.api.lemonade.updates import CHECK_UPDATES
+from lemonade.api.lemonade.variants import VARIANTS
 from lemonade.api.meta import DOCS, OPENAPI
 from lemonade.api.openai.chat import CHAT_COMPLETIONS
+from lemonade.api.openai.files import FILES
 from lemonade.api.openai.models import MODEL, MODELS
+from lemonade.api.openai.options import FORGET_OPTIONS, OPTIONS, SAVE_OPTIONS
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     CHAT_COMPLETIONS,
     MODELS,
     MODEL,
+    FILES,
+    OPTIONS,
+    SAVE_OPTIONS,
+    FORGET_OPTIONS,
     LIVE,
     HEALTH,
     LOAD,
     UNLOAD,
     PULL,
+    VARIANTS,
+    SEARCH,
+    REGISTER,
+    CHECK_UPDATES,
+    DOWNLOADS,
+    CONTROL,
     DELETE,
+    PARAMS,
+    SET_PARAMS,
+    LOG_LEVEL,
     PIN,
+    ALIASES,
+    ADD_ALIAS,
+    REMOVE_ALIAS,
+    CLEANUP,
+    SIMULATE_PRESSURE,
     SET,
     CONFIG,
     CONFIG_DEFAULTS,

@@ -11,6 +11,7 @@ from typing import Any
 
 from lemonade.catalog import registration, rows
 from lemonade.catalog.aliases import Aliases
+from lemonade.catalog.collections import manifest
 from lemonade.catalog.entry import Entry
 from lemonade.catalog.extra_models import ExtraModels
 from lemonade.catalog.index import Index
@@ -155,6 +156,10 @@ class Catalog:
         for name in (model.canonical, *self._here(model).model.components):
             self._presence.forget(name)
         return self._here(model).downloaded if model.canonical in self._index().models else False
+
+    def manifest(self, collection: Model) -> dict[str, Any]:
+        """What a collection's repository says of it, `{}` when it is not here."""
+        return manifest(self._store.locate(collection).get("main"))
 
     def header(self, model: Model) -> Header | None:
         """The facts in the model's GGUF file; None when it is not here or is none."""

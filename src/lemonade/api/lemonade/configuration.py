@@ -1,4 +1,4 @@
-"""The daemon's own settings: `/internal/config`, `/internal/set`, `/internal/shutdown`."""
+"""The daemon's own settings: `/internal/config` and `/internal/set`, `/v1/params`, `/v1/log-level`, and its end."""
 
 from __future__ import annotations
 
@@ -74,6 +74,68 @@ SET = Endpoint(
     errors=(ErrorRow(400, "invalid_config", "A key is unknown or its value cannot hold; `param` names it."),),
     changes=True,
     handler=set_config,
+)
+
+
+PARAMS = Endpoint(
+    id="lemonade.params_get",
+    method="GET",
+    path="/params",
+    summary="Read the settings in force",
+    description="The same as `GET /internal/config`.",
+    query=ConfigQuery,
+    handler=read_config,
+)
+
+
+async def set_params(exchange: Exchange, body: Empty) -> None:
+    updated = exchange.services.settings.change(msgspec.json.decode(exchange.raw), persist=False)
+    await exchange.json({"status": "success", "updated": updated})
+
+
+SET_PARAMS = Endpoint(
+    id="lemonade.params_post",
+    method="POST",
+    path="/params",
+    summary="Change settings until the daemon ends",
+    description="As `POST /internal/set`, but nothing is saved.",
+    body=Empty,
+    response=SetResponse,
+    errors=(ErrorRow(400, "invalid_config", "A key is unknown or its value cannot hold; `param` names it."),),
+    changes=True,
+    handler=set_params,
+)
+
+
+class LogLevelRequest(msgspec.Struct):
+    """The level."""
+
+    level: Annotated[str, Meta(description="`trace`, `debug`, `info`, `warning`, `error`, `fatal` or `none`.")]
+
+
+class LogLevelResponse(msgspec.Struct):
+    """The level is in force."""
+
+    status: Annotated[str, Meta(description="Always `success`.")]
+    level: Annotated[str, Meta(description="As it is now.")]
+
+
+async def set_log_level(exchange: Exchange, body: LogLevelRequest) -> None:
+    settings = exchange.services.settings
+    settings.change({"log_level": body.level}, persist=False)
+    await exchange.json({"status": "success", "level": settings["log_level"]})
+
+
+LOG_LEVEL = Endpoint(
+    id="lemonade.log_level",
+    method="POST",
+    path="/log-level",
+    summary="Log more, or less, until the daemon ends",
+    body=LogLevelRequest,
+    response=LogLevelResponse,
+    errors=(ErrorRow(400, "invalid_config", "There is no such level."),),
+    changes=True,
+    handler=set_log_level,
 )
 
 

@@ -1,8 +1,7 @@
-"""Getting models and getting rid of them: `POST /v1/pull`, `POST /v1/delete`."""
+"""`POST /v1/pull`: getting models, and defining and getting one's own."""
 
 from __future__ import annotations
 
-import contextlib
 from typing import Annotated, Any
 
 import msgspec
@@ -10,23 +9,27 @@ from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.api.endpoint import NAME_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange, event
+from lemonade.api.lemonade.registration import Definition
+from lemonade.api.storage import STORAGE_ERROR, storing
+from lemonade.catalog.bundles import unbundle
+from lemonade.catalog.registration import RESERVED, bare_name
+from lemonade.catalog.uploads import find_upload
 from lemonade.errors import (
     InvalidArgument,
     LemonadeError,
     MissingArgument,
     ModelNotFound,
-    ModelNotLoaded,
     Offline,
-    RequestError,
+    UnknownModel,
 )
-from lemonade.hub.job import Job
+from lemonade.hub.job import Job, Parts
 from lemonade.model import Model
 
 #: Keys whose presence makes a pull a registration.
 DEFINING = ("recipe", "checkpoint", "checkpoints", "components", "models")
 
 
-class PullRequest(msgspec.Struct):
+class PullRequest(Definition, kw_only=True):
     """A model of the catalog by name, or the definition of a model of one's own, named `user.NAME`."""
 
     model: Annotated[str | UnsetType | None, Meta(description="The model.")] = UNSET
@@ -38,14 +41,14 @@ class PullRequest(msgspec.Struct):
     do_not_upgrade: Annotated[
         bool | UnsetType | None, Meta(description="`true` makes no network call when the model is downloaded.")
     ] = UNSET
-    checkpoint: Annotated[
-        str | UnsetType | None, Meta(description="Own model: `OWNER/NAME:VARIANT`, or an absolute path.")
+    local_import: Annotated[
+        bool | UnsetType | None,
+        Meta(description="`true` registers files that lie in the model cache under `models--NAME`; no download."),
     ] = UNSET
-    checkpoints: Annotated[
-        dict[str, str] | UnsetType | None, Meta(description="Own model: checkpoints by role, `main` among them.")
+    models: Annotated[
+        list[dict[str, Any]] | UnsetType | None,
+        Meta(description="Collections: the model objects of components that may not be here, as an export has them."),
     ] = UNSET
-    recipe: Annotated[str | UnsetType | None, Meta(description="Own model: how it runs, such as `llamacpp`.")] = UNSET
-    labels: Annotated[list[str] | UnsetType | None, Meta(description="Own model: what it can do.")] = UNSET
 
 
 class PullResponse(msgspec.Struct):
@@ -61,19 +64,22 @@ async def pull(exchange: Exchange, body: PullRequest) -> None:
     name = body.model or body.model_name
     if not isinstance(name, str):
         raise MissingArgument("model", "Missing required argument 'model' (or 'model_name').")
+    if body.local_import is True:
+        await _import(exchange, name)
+        return
     model = _wanted(exchange, name)
     downloaded = services.catalog.is_downloaded(model)
-    if services.settings["offline"] and not (downloaded and body.do_not_upgrade is True):
-        raise Offline("The daemon is in offline mode; nothing is downloaded.")
-    if model.is_local:
+    upgrade = body.do_not_upgrade is not True
+    if model.is_local or model.source == "local_upload":
         if not downloaded:
             raise InvalidArgument(f"The files of '{name}' are not where its definition says.", param="model")
         await _done(exchange, body, name)
         return
-    job = services.downloads.start(model, upgrade=body.do_not_upgrade is not True)
+    if services.settings["offline"] and (upgrade or not downloaded):
+        raise Offline("The daemon is in offline mode; nothing is downloaded.")
+    job = services.downloads.start(model, upgrade=upgrade, parts=_parts(exchange, model))
     if body.stream is not True:
         await job.wait()
-        services.catalog.changed()
         await _done(exchange, body, name)
     elif body.subscribe is False:
         await exchange.json(job.snapshot())
@@ -82,16 +88,75 @@ async def pull(exchange: Exchange, body: PullRequest) -> None:
 
 
 def _wanted(exchange: Exchange, name: str) -> Model:
-    """The model of the catalog, or a new one as the body defines it."""
+    """The model of the catalog, or a new one as the body defines it; its options are kept."""
+    services = exchange.services
+    definition: dict[str, Any] = {**msgspec.json.decode(exchange.raw), "model_name": name}
+    with storing():
+        if any(definition.get(key) is not None for key in DEFINING):
+            model = _register(exchange, definition)
+        else:
+            model = _known(exchange, name)
+        if options := definition.get("recipe_options"):
+            services.options.save(model, options)
+    return model
+
+
+def _register(exchange: Exchange, definition: dict[str, Any]) -> Model:
     catalog = exchange.services.catalog
-    definition: dict[str, Any] = msgspec.json.decode(exchange.raw)
-    if any(definition.get(key) is not None for key in DEFINING):
-        return catalog.register({**definition, "model_name": name}, keep=True)
+    bare_name(definition)
+    if definition.get("models") is None:
+        return catalog.register(definition, keep=True)
+    return catalog.register_all(unbundle(definition, catalog.lookup), keep=True)[-1]
+
+
+def _known(exchange: Exchange, name: str) -> Model:
     try:
-        return catalog.find(name)
+        found = exchange.services.catalog.find(name)
     except ModelNotFound as error:
-        error.details = {**error.details, "hint": "Give 'checkpoint' and 'recipe' to pull a model of your own."}
-        raise
+        if name.startswith(RESERVED):
+            bare_name({"model_name": name})
+        raise UnknownModel(
+            f"{error.message} To pull a model of your own, name it user.NAME and give its 'checkpoint' and 'recipe'.",
+            param="model",
+            details={"requested_model": name},
+        ) from None
+    if name.startswith("extra."):
+        raise InvalidArgument(f"'{name}' lies in the folder of extra models; it is not pulled.", param="model")
+    return found
+
+
+def _parts(exchange: Exchange, collection: Model) -> Parts | None:
+    """The models of a collection. What its manifest describes and is not here is defined, once the manifest is."""
+    if not collection.is_collection:
+        return None
+    services = exchange.services
+
+    async def parts() -> list[Model]:
+        catalog = services.catalog
+        catalog.changed()
+        if described := catalog.manifest(collection):
+            catalog.register_all(unbundle({**described, "source": collection.registry}, catalog.lookup)[:-1], keep=True)
+        return [catalog.find(name) for name in catalog.find(collection.canonical).components]
+
+    return parts
+
+
+async def _import(exchange: Exchange, name: str) -> None:
+    """Registers what somebody put into the model cache."""
+    services = exchange.services
+    definition: dict[str, Any] = {**msgspec.json.decode(exchange.raw), "model_name": name}
+    bare = bare_name(definition)
+    recipe = definition.get("recipe")
+    if not isinstance(recipe, str) or not recipe:
+        raise MissingArgument("recipe")
+    projector = definition.get("vision") is True or bool(definition.pop("mmproj", None))
+    found = find_upload(services.store.models, bare, recipe=recipe, projector=projector)
+    row = {key: value for key, value in definition.items() if key not in ("checkpoint", "registry_source")}
+    with storing():
+        services.catalog.register({**row, "checkpoints": found, "source": "local_upload"})
+    services.catalog.changed()
+    message = "Model imported and registered successfully"
+    await exchange.json({"status": "success", "model_name": name, "message": message})
 
 
 async def _done(exchange: Exchange, body: PullRequest, name: str) -> None:
@@ -108,8 +173,6 @@ async def _report(exchange: Exchange, job: Job) -> None:
     await exchange.start()
     try:
         async for progress in job.events():
-            if progress.complete:
-                exchange.services.catalog.changed()
             await exchange.write(event(progress, "complete" if progress.complete else "progress"))
     except LemonadeError as error:
         failure = {"error": error.message, "type": error.type, **({"code": error.code} if error.code else {})}
@@ -131,7 +194,9 @@ PULL = Endpoint(
     response=PullResponse,
     streams=True,
     errors=(
-        *NAME_ERRORS,
+        NAME_ERRORS[1],
+        STORAGE_ERROR,
+        ErrorRow(400, "unknown_model", "No model has that name, and the request does not define one."),
         ErrorRow(400, "lemond_offline", "The daemon is in offline mode."),
         ErrorRow(403, "repository_gated", "The repository asks for terms to be accepted, or for another token."),
         ErrorRow(404, "repository_not_found", "The registry has no such repository, or the token cannot see it."),
@@ -144,62 +209,4 @@ PULL = Endpoint(
     ),
     changes=True,
     handler=pull,
-)
-
-
-class DeleteRequest(msgspec.Struct):
-    """The model to delete."""
-
-    model: Annotated[str | UnsetType | None, Meta(description="The model.")] = UNSET
-    model_name: Annotated[str | UnsetType | None, Meta(description="Another spelling of `model`.")] = UNSET
-
-
-class DeleteResponse(msgspec.Struct):
-    """The model's files are gone, and with a model of one's own its definition too."""
-
-    status: Annotated[str, Meta(description="Always `success`.")]
-    message: Annotated[str, Meta(description="For people.")]
-
-
-async def delete(exchange: Exchange, body: DeleteRequest) -> None:
-    services = exchange.services
-    name = body.model or body.model_name
-    if not isinstance(name, str):
-        raise MissingArgument("model", "Missing required argument 'model' (or 'model_name').")
-    try:
-        model = services.catalog.find(name)
-    except ModelNotFound as error:
-        # The original's status for this one route.
-        error.status = 422
-        raise
-    if model.origin == "extra":
-        raise RequestError(
-            f"'{name}' lies in the folder of extra models, which is yours; delete its file there.", param="model"
-        )
-    with contextlib.suppress(ModelNotLoaded):
-        await services.residency.unload(model)
-    for job in services.downloads.jobs():
-        if job.model.canonical == model.canonical:
-            job.cancel()
-            with contextlib.suppress(LemonadeError):
-                await job.wait()
-            services.downloads.remove(job)
-    services.catalog.delete(model)
-    await exchange.json({"status": "success", "message": f"Deleted model: {name}"})
-
-
-DELETE = Endpoint(
-    id="lemonade.delete",
-    method="POST",
-    path="/delete",
-    summary="Delete a model's files",
-    description="Unloads it first, and keeps what another model uses.",
-    body=DeleteRequest,
-    response=DeleteResponse,
-    errors=(
-        ErrorRow(404, "model_not_supported", "This machine cannot run the model; the message says why."),
-        ErrorRow(422, "model_not_found", "No model has that name."),
-    ),
-    changes=True,
-    handler=delete,
 )

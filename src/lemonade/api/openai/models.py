@@ -195,7 +195,9 @@ MODEL = Endpoint(
     method="GET",
     path="/models/{id}",
     summary="Read one model",
-    description="The id may hold slashes; an alias, a prefix (`user.`, `extra.`, `builtin.`) and `:latest` are understood.",
+    description=(
+        "The id may hold slashes; an alias, a prefix (`user.`, `extra.`, `builtin.`) and `:latest` are understood."
+    ),
     query=ModelQuery,
     response=ModelObject,
     errors=NAME_ERRORS,
