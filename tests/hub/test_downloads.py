@@ -146,6 +146,24 @@ async def test_two_variants_of_one_repository_follow_each_other(
     assert all(map(store.is_downloaded, models))
 
 
+async def test_a_second_model_of_a_repository_waits_for_the_first(
+    hub: FakeHub, downloads: Downloads, store: Store, cache: Path
+) -> None:
+    for variant in ("Q4_0", "Q8_0"):
+        hub.write("o/n", f"m-{variant}.gguf", BYTES + variant.encode())
+    hub.set(stall=1_000_000)
+    first = downloads.start(model("o/n:Q4_0", name="first"))
+    await until(lambda: gathered(cache) == 1_000_000)
+    second = downloads.start(model("o/n:Q8_0", name="second"))
+    await asyncio.sleep(0.3)
+    assert len([each for each in hub.seen if each.path.startswith("/api/")]) == 1
+    hub.set()
+    first.cancel()
+    await second.wait()
+    assert store.is_downloaded(second.model)
+    assert not store.is_downloaded(first.model)
+
+
 async def test_a_client_that_leaves_does_not_end_the_job(hub: FakeHub, downloads: Downloads, store: Store) -> None:
     hub.write("o/n", "m-Q4_K_M.gguf", BYTES)
     hub.set(rate=6_000_000)
