@@ -92,6 +92,7 @@ class Endpoint:
         body_optional: an empty body, or one that is no JSON, counts as `{}`.
         query: the struct that the query string is decoded into.
         response: the struct of the answer, for the reference; the handler writes the bytes.
+        response_is_array: the answer is an array of such structs.
         streams: also answers `text/event-stream`.
         errors: beside those of the guard and of body decoding, which every endpoint has.
         changes: changes state, so that a browser page must not be able to send it as a plain form.
@@ -108,6 +109,7 @@ class Endpoint:
     body_optional: bool = False
     query: type[msgspec.Struct] = Empty
     response: type[msgspec.Struct] | None = None
+    response_is_array: bool = False
     media_type: str = "application/json"
     streams: bool = False
     status: int = 200
@@ -131,8 +133,9 @@ class Endpoint:
     @property
     def all_errors(self) -> tuple[ErrorRow, ...]:
         body = (*BODY_ERRORS, *BODY_GUARD_ERRORS) if self.body else ()
+        query = () if self.query is Empty else (INVALID_ARGUMENT,)
         open_path = self.path in ("/live", "/openapi.json", "/docs")
-        return (*body, *self.errors, *(GUARD_ERRORS[1:] if open_path else GUARD_ERRORS))
+        return (*body, *query, *self.errors, *(GUARD_ERRORS[1:] if open_path else GUARD_ERRORS))
 
     def decode(self, raw: bytes) -> Any:
         """The body as the endpoint's struct.

@@ -114,7 +114,10 @@ def _operation(endpoint: Endpoint, references: dict[Any, Any], components: dict[
     if endpoint.media_type != "application/json":
         answer[endpoint.media_type] = {"schema": {"type": "string"}}
     else:
-        answer["application/json"] = {"schema": references.get(endpoint.response, {"type": "object"})}
+        schema = references.get(endpoint.response, {"type": "object"})
+        answer["application/json"] = {
+            "schema": {"type": "array", "items": schema} if endpoint.response_is_array else schema
+        }
     if endpoint.streams:
         answer["text/event-stream"] = {"schema": {"type": "string"}}
     operation["responses"] = {str(endpoint.status): {"description": "OK", "content": answer}}
@@ -160,6 +163,8 @@ def _section(endpoint: Endpoint) -> list[str]:
         lines += ["### Response", ""]
         if endpoint.streams:
             lines += ["As JSON, or with `stream` as `text/event-stream`.", ""]
+        if endpoint.response_is_array:
+            lines += ["An array of objects with these keys:", ""]
         lines += [f"- `{field.name}`: {field.about}" for field in fields(endpoint.response)] + [""]
     lines += ["### Errors", "", "| Status | Code | When |", "| --- | --- | --- |"]
     for status, rows in _by_status(endpoint.all_errors).items():

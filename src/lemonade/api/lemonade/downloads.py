@@ -41,6 +41,13 @@ class Download(msgspec.Struct):
     code: Annotated[str | None, Meta(description="The failure's code.")] = None
 
 
+class Controlled(msgspec.Struct):
+    """What became of it. For all but `remove` the answer is the download itself."""
+
+    status: Annotated[str, Meta(description="The download's, or `ok` when it was removed.")]
+    missing: Annotated[bool, Meta(description="For `remove`: there was no such download.")] = False
+
+
 class ControlRequest(msgspec.Struct):
     """A download, and what is to happen to it."""
 
@@ -101,6 +108,7 @@ DOWNLOADS = Endpoint(
     summary="List the downloads",
     description="An array; a download that is complete is listed for another 30 seconds. They end with the daemon.",
     response=Download,
+    response_is_array=True,
     handler=list_downloads,
 )
 CONTROL = Endpoint(
@@ -113,7 +121,7 @@ CONTROL = Endpoint(
         "paused download."
     ),
     body=ControlRequest,
-    response=Download,
+    response=Controlled,
     errors=(ErrorRow(404, "download_not_found", "There is no such download (`remove` succeeds anyway)."),),
     changes=True,
     handler=control,
