@@ -38,7 +38,7 @@ class Counter:
 
     @property
     def url(self) -> str:
-        return "http://127.0.0.1:%d" % self._socket.getsockname()[1]
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
     def _run(self) -> None:
         while True:
