@@ -114,7 +114,7 @@ def _webp(head: bytes, read: Reader) -> Size:
     kind = head[12:16]
     if head[8:12] != b"WEBP":
         raise ValueError(f"is not a {FORMATS} picture")
-    if kind == b"VP8X":
+    if kind == b"VP8X" and len(head) >= 30:
         return Size(1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
     if kind == b"VP8L" and head[20] == 0x2F:
         (bits,) = struct.unpack_from("<I", head, 21)

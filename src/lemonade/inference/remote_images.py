@@ -58,18 +58,18 @@ def is_public(address: str) -> bool:
 
 
 def _unwrapped(address: Address) -> list[Address]:
-    """The address, and the IPv4 addresses that are reached through it."""
+    """The address, or the IPv4 addresses that are reached through it."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:
         return [address.ipv4_mapped]
+    if address in _NAT64:
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
     found: list[Address] = [address]
     if address.sixtofour is not None:
         found.append(address.sixtofour)
     if address.teredo is not None:
         found.extend(address.teredo)
-    if address in _NAT64:
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return found
 
 
