@@ -63,7 +63,7 @@ def rows() -> Iterator[str]:
     for group in ("runtime", "test", "dev"):
         for name in names(group):
             took = import_time(name)
-            shown = "–" if took is None else f"{took:.0f} ms"
+            shown = "-" if took is None else f"{took:.0f} ms"
             version = importlib.metadata.version(name)
             yield f"| {name} | {version} | {group} | {licence(name)} | {size(name):.1f} MB | {shown} |"
 
