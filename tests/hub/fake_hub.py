@@ -1,4 +1,4 @@
-"""A hub that speaks the Hugging Face protocol, with switches for everything that goes wrong on real ones.
+"""A hub that speaks the protocols of Hugging Face and ModelScope, with switches for everything that goes wrong on real ones.
 
     python tests/hub/fake_hub.py --root DIR [--port 0] [--switches '{"cut": 1000}']
 
@@ -235,6 +235,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _hub(self) -> None:
         parts = urlsplit(self.path)
         path = [unquote(part) for part in parts.path.strip("/").split("/")]
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if path == ["api", "models"]:
+            self._search(query.get("search", ""), int(query.get("limit", 100)), query.get("filter"))
+            return
+        if path == ["openapi", "v1", "models"]:
+            self._modelscope_search(query.get("search", ""), int(query.get("page_size", 10)))
+            return
+        if path[:3] == ["api", "v1", "models"] and path[5:6] == ["repo"]:
+            self._modelscope("/".join(path[3:5]), path[6:], query.get("FilePath", ""))
+            return
         if path[:2] == ["api", "models"] and len(path) >= 4:
             self._listing("/".join(path[2:4]), path[4:])
         elif len(path) >= 5 and path[2] == "resolve":
@@ -275,6 +285,43 @@ class _Handler(BaseHTTPRequestHandler):
             return
         facts = {"id": repository, "modelId": repository, "sha": self.hub.revision(repository), "private": False}
         self._json({**facts, "tags": [], "downloads": 0, "siblings": entries})
+
+    def _found(self, words: str) -> list[str]:
+        """The repositories whose names have all of these words."""
+        names = [f"{each.parent.name}/{each.name}" for each in sorted(self.hub.root.glob("*/*")) if each.is_dir()]
+        return [name for name in names if all(word in name.lower() for word in words.lower().split())]
+
+    def _search(self, words: str, limit: int, kind: str | None) -> None:
+        if self.hub.take("listing_times"):
+            self._error(self.hub.switches.listing_status, "", "out of order")
+            return
+        rows = []
+        for name in self._found(words):
+            tags = ["gguf"] if any(path.endswith(".gguf") for path in self.hub.paths(name)) else ["safetensors"]
+            task = "text-to-image" if "picture" in name else "text-generation"
+            facts = {"id": name, "modelId": name, "private": False, "tags": tags, "pipeline_tag": task}
+            if kind is None or kind in tags:
+                rows.append({**facts, "downloads": len(name), "likes": 1})
+        self._json(rows[:limit])
+
+    def _modelscope_search(self, words: str, limit: int) -> None:
+        rows = [{"id": name, "downloads": len(name), "likes": 2, "tags": []} for name in self._found(words)]
+        self._json({"success": True, "data": {"models": rows[:limit], "total_count": len(rows)}})
+
+    def _modelscope(self, repository: str, rest: list[str], path: str) -> None:
+        if not (self.hub.root / repository).is_dir():
+            body = {"Code": 10010205001, "Success": False, "Message": "not found", "Data": {}}
+            self._bytes(404, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        elif rest == ["files"]:
+            rows: list[dict[str, Any]] = [{"Path": "folder", "Type": "tree", "Size": 0, "Sha256": ""}]
+            for name in self.hub.paths(repository):
+                file = self.hub.root / repository / name
+                sha256, _ = self.hub.digests(file)
+                rows.append({"Path": name, "Type": "blob", "Size": file.stat().st_size, "Sha256": sha256})
+            self._json({"Code": 200, "Success": True, "Data": {"Files": rows}})
+        else:
+            file = self.hub.root / repository / path
+            self._file(file, f'"{self.hub.digests(file)[0]}"', {})
 
     def _resolve(self, repository: str, revision: str, path: str, hops: int) -> None:
         if not self._may_read():
