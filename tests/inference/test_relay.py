@@ -14,6 +14,7 @@ from lemonade.errors import ContextLengthExceeded, EngineLost, EngineReplied, En
 from lemonade.inference import relay as module
 from lemonade.inference.relay import DONE, PING, EngineRequest, Relay, boundary, engine_failure, forward
 from lemonade.model import Model
+from lemonade.system.metrics import Metrics
 
 MODEL = Model(name="m", recipe="llamacpp")
 CHUNKS = [
@@ -90,7 +91,7 @@ class Reply:
 
 class Lease:
     def __init__(self, reply: Reply | Exception, delay: float = 0) -> None:
-        self.resident = SimpleNamespace(launch=SimpleNamespace(name="llama-server"))
+        self.resident = SimpleNamespace(launch=SimpleNamespace(name="llama-server"), device="cpu")
         self.connection = self
         self._reply, self._delay = reply, delay
 
@@ -189,6 +190,38 @@ async def test_the_name_that_was_asked_for() -> None:
     assert sink.body == CHUNKS[0].replace(b'"model":"m"', b'"model":"alias/of-m"') + DONE
 
 
+USAGE = b'"usage":{"prompt_tokens":9,"completion_tokens":3}'
+TIMINGS = b'"timings":{"cache_n":4,"prompt_n":5,"prompt_ms":20.0}'
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [CHUNKS[0], b"data: {%s,%s}\n\n" % (USAGE, TIMINGS) + DONE],
+        [CHUNKS[0], b"data: {%s,%s}\n\n" % (USAGE, TIMINGS), DONE],
+        [CHUNKS[0] + b"data: {%s}\n\n" % TIMINGS + b"data: {%s}\n\n" % USAGE + DONE],
+        [CHUNKS[0], b"data: {%s}\n\n" % TIMINGS, DONE],
+        [CHUNKS[0], b"data: {%s,%s}" % (USAGE, TIMINGS)],
+        [b'event: x\ndata: {"response":{"usage":{"input_tokens":9}},%s}\n\n' % TIMINGS],
+    ],
+)
+async def test_the_figures_at_the_end_of_a_stream_are_counted(parts: list[Any]) -> None:
+    metrics = Metrics()
+    await forward(Residency(Lease(Reply(parts))), MODEL, ask(), Sink(), metrics)  # type: ignore[arg-type]
+    assert metrics.totals.requests == 1
+    assert metrics.totals.prompt_tokens == 9
+    assert metrics.totals.input_tokens == 5
+    assert metrics.totals.cache_tokens == 4
+
+
+async def test_a_failure_is_counted_as_one() -> None:
+    metrics = Metrics()
+    with pytest.raises(EngineSilent):
+        await forward(Residency(Lease(Reply([]))), MODEL, ask(), Sink(), metrics)  # type: ignore[arg-type]
+    assert (metrics.totals.requests, metrics.totals.failures) == (1, 1)
+    assert metrics.models()[0].totals.failures == 1
+
+
 OVERFLOW = b'{"error":{"code":400,"message":"the request exceeds the available context size","type":"x"}}'
 
 
@@ -212,18 +245,18 @@ async def test_a_framed_error_in_the_middle_passes_and_is_not_followed_by_done()
 async def test_an_engine_lost_before_its_first_byte_is_asked_once_more() -> None:
     sink = Sink()
     residency = Residency(Lease(EngineLost("gone")), Lease(Reply([CHUNKS[0], DONE])))
-    await forward(residency, MODEL, ask(), sink)  # type: ignore[arg-type]
+    await forward(residency, MODEL, ask(), sink, Metrics())  # type: ignore[arg-type]
     assert sink.body == CHUNKS[0] + DONE
     residency = Residency(Lease(EngineLost("gone")), Lease(EngineLost("gone again")))
     with pytest.raises(EngineLost, match="again"):
-        await forward(residency, MODEL, ask(), Sink())  # type: ignore[arg-type]
+        await forward(residency, MODEL, ask(), Sink(), Metrics())  # type: ignore[arg-type]
 
 
 async def test_an_engine_lost_in_the_middle_is_not_asked_again() -> None:
     sink = Sink()
     residency = Residency(Lease(Reply([CHUNKS[0], b"data: half", EngineLost("gone")])), Lease(Reply([DONE])))
     with pytest.raises(EngineLost):
-        await forward(residency, MODEL, ask(), sink)  # type: ignore[arg-type]
+        await forward(residency, MODEL, ask(), sink, Metrics())  # type: ignore[arg-type]
     assert sink.body == CHUNKS[0]
     assert len(residency.leases) == 1
 
@@ -237,6 +270,11 @@ async def test_an_engine_lost_in_the_middle_is_not_asked_again() -> None:
         (500, b'{"error":"text"}', (500, "text", "backend_error", None)),
         (500, b'{"error":{"code":501,"message":"m"}}', (501, "m", "backend_error", None)),
         (404, b'{"message":"m"}', (404, "m", "invalid_request_error", None)),
+        (
+            500,
+            b'{"error":{"code":500,"message":"image input is not supported - hint: x","type":"server_error"}}',
+            (400, "image input is not supported - hint: x", "invalid_request_error", None),
+        ),
     ],
 )
 def test_an_engines_reason_is_kept(status: int, body: bytes, expected: tuple[Any, ...]) -> None:

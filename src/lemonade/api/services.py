@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lemonade.api.openai.models import Listing
+from lemonade.system.metrics import Metrics
 
 if TYPE_CHECKING:
     from lemonade.api.endpoint import Endpoint
@@ -35,4 +36,5 @@ class Services:
     #: Asks the daemon to stop, after the answer that is being given.
     stop: Callable[[], None]
     endpoints: tuple[Endpoint, ...] = ()
+    metrics: Metrics = field(default_factory=Metrics)
     model_listing: Listing = field(default_factory=Listing)

@@ -19,26 +19,45 @@ from lemonade.api.lemonade.downloads import CONTROL, DOWNLOADS
 from lemonade.api.lemonade.health import HEALTH
 from lemonade.api.lemonade.live import LIVE
 from lemonade.api.lemonade.memory import SIMULATE_PRESSURE
+from lemonade.api.lemonade.metrics import METRICS
 from lemonade.api.lemonade.pull import PULL
 from lemonade.api.lemonade.registration import REGISTER
+from lemonade.api.lemonade.rerank import RERANK, RERANKER, RERANKING
 from lemonade.api.lemonade.residency import LOAD, PIN, UNLOAD
 from lemonade.api.lemonade.search import SEARCH
+from lemonade.api.lemonade.slots import SLOT, SLOTS
+from lemonade.api.lemonade.stats import STATS
+from lemonade.api.lemonade.tokenize import TOKENIZE
 from lemonade.api.lemonade.updates import CHECK_UPDATES
 from lemonade.api.lemonade.variants import VARIANTS
 from lemonade.api.meta import DOCS, OPENAPI
 from lemonade.api.openai.chat import CHAT_COMPLETIONS
+from lemonade.api.openai.completions import COMPLETIONS
+from lemonade.api.openai.embeddings import EMBEDDINGS
 from lemonade.api.openai.files import FILES
 from lemonade.api.openai.models import MODEL, MODELS
 from lemonade.api.openai.options import FORGET_OPTIONS, OPTIONS, SAVE_OPTIONS
+from lemonade.api.openai.responses import RESPONSES
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     CHAT_COMPLETIONS,
+    COMPLETIONS,
+    EMBEDDINGS,
+    RESPONSES,
     MODELS,
     MODEL,
     FILES,
     OPTIONS,
     SAVE_OPTIONS,
     FORGET_OPTIONS,
+    RERANK,
+    RERANKING,
+    RERANKER,
+    TOKENIZE,
+    SLOTS,
+    SLOT,
+    STATS,
+    METRICS,
     LIVE,
     HEALTH,
     LOAD,

@@ -6,17 +6,29 @@ change.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.errors import InvalidArgument, UnsupportedOperation
+from lemonade.inference import history
+from lemonade.inference.choices import copies
+from lemonade.inference.measurement import NO_FIGURES, measured
+from lemonade.inference.media import Part
 from lemonade.model import Model
+from lemonade.system.metrics import Measurement
 
 #: Bounds in a tool's JSON schema from which llama.cpp's grammar explodes (it unrolls repetitions); dropped at or above.
 MAX_SCHEMA_LENGTH = 2000
 MAX_SCHEMA_ITEMS = 2001
+
+#: Most answers to one request. Source: OpenAI's API.
+MAX_CHOICES = 128
+
+TOOL_CHOICES = ("auto", "none", "required")
+FORMATS = ("text", "json_object", "json_schema")
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -26,8 +38,7 @@ class Message(msgspec.Struct):
 
     role: Annotated[str, Meta(description="`system`, `developer`, `user`, `assistant` or `tool`.", min_length=1)]
     content: Annotated[
-        str | list[dict[str, Any]] | None,
-        Meta(description="The text, or an array of parts such as `text`, `image_url` and `input_audio`."),
+        str | list[Part] | None, Meta(description="The text, or an array of parts: texts, pictures and sounds.")
     ] = None
     tool_calls: Annotated[
         list[dict[str, Any]] | None, Meta(description="Calls that the assistant made in this turn.")
@@ -72,7 +83,9 @@ class ChatRequest(msgspec.Struct):
     top_logprobs: Annotated[
         Annotated[int, Meta(ge=0)] | UnsetType | None, Meta(description="How many alternatives to return per token.")
     ] = UNSET
-    n: Annotated[Count | UnsetType | None, Meta(description="How many answers to make.")] = UNSET
+    n: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | UnsetType | None, Meta(description="How many answers to make.")
+    ] = UNSET
     temperature: Annotated[float | UnsetType | None, Meta(description="Sampling temperature.")] = UNSET
     repeat_penalty: Annotated[
         float | UnsetType | None, Meta(description="1.0 applies no penalty; higher values discourage repetition.")
@@ -148,14 +161,60 @@ def check_model(model: Model) -> None:
         raise error
 
 
-def shape(request: ChatRequest, raw: bytes) -> bytes:
-    """The body for llama.cpp: `raw` itself when nothing has to change.
+def check(request: ChatRequest) -> None:
+    """What can be said of a request without its model.
 
     Raises:
-        InvalidArgument: `tool_choice` names a function that `tools` does not offer.
+        InvalidArgument: arguments do not fit together, or one has a value that means nothing.
+    """
+    if request.top_logprobs and request.logprobs is not True:
+        raise InvalidArgument("'top_logprobs' needs 'logprobs' to be true.", param="top_logprobs")
+    choice = request.tool_choice
+    if isinstance(choice, str) and choice not in TOOL_CHOICES:
+        raise InvalidArgument(
+            f"'tool_choice' must be one of: {', '.join(TOOL_CHOICES)}, or an object that names a function.",
+            param="tool_choice",
+        )
+    if isinstance(request.response_format, dict):
+        _check_format(request.response_format)
+    tools = request.tools if isinstance(request.tools, list) else []
+    for number, tool in enumerate(tools):
+        function = tool.get("function")
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(
+                f"'tools[{number}].function.name' must be a string: a tool is a function with a name.",
+                param=f"tools[{number}].function.name",
+            )
+    if isinstance(choice, ToolChoice) and choice.function.name not in [tool["function"]["name"] for tool in tools]:
+        raise InvalidArgument(
+            f"'tool_choice' names the function '{choice.function.name}', which 'tools' does not offer.",
+            param="tool_choice",
+        )
+
+
+def _check_format(form: dict[str, Any]) -> None:
+    kind = form.get("type")
+    if kind not in FORMATS:
+        raise InvalidArgument(
+            f"'response_format.type' must be one of: {', '.join(FORMATS)}.", param="response_format.type"
+        )
+    if kind == "json_schema":
+        schema = form.get("json_schema")
+        if not isinstance(schema, dict) or not isinstance(schema.get("schema"), dict | bool):
+            raise InvalidArgument(
+                "'response_format.json_schema.schema' must be an object.", param="response_format.json_schema.schema"
+            )
+
+
+def shape(request: ChatRequest, raw: bytes, template: Callable[[], str | None]) -> list[bytes]:
+    """One body for llama.cpp per answer that is wanted: `raw` itself when nothing has to change.
+
+    Args:
+        template: gives the model's chat template, None when it is not known; asked only if need be.
     """
     if not _must_change(request):
-        return raw
+        return [raw]
     body: dict[str, Any] = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
     _apply_thinking(request, body)
     if "max_completion_tokens" in body:
@@ -163,9 +222,10 @@ def shape(request: ChatRequest, raw: bytes) -> bytes:
     if isinstance(request.tool_choice, ToolChoice):
         _require(request.tool_choice.function.name, body)
     if "tools" in body:
-        body["tools"] = [_without_explosions(tool) for tool in body["tools"]]
-    body["messages"] = [_normal(message) for message in body["messages"]]
-    return msgspec.json.encode(body)
+        body["tools"] = [without_explosions(tool) for tool in body["tools"]]
+    body["messages"] = history.normal(body["messages"], template())
+    count = request.n if isinstance(request.n, int) else 1
+    return [msgspec.json.encode(one) for one in copies(body, count)]
 
 
 def _must_change(request: ChatRequest) -> bool:
@@ -176,9 +236,10 @@ def _must_change(request: ChatRequest) -> bool:
         request.enable_thinking is not UNSET
         or request.thinking is not UNSET
         or request.max_completion_tokens is not UNSET
+        or request.n is not UNSET
         or isinstance(request.tool_choice, ToolChoice)
         or (isinstance(request.tools, list) and any(_explodes(tool) for tool in request.tools))
-        or any(message.content is None or message.role == "developer" for message in request.messages)
+        or any(history.is_odd(message, position) for position, message in enumerate(request.messages))
     )
 
 
@@ -200,22 +261,8 @@ def _apply_thinking(request: ChatRequest, body: dict[str, Any]) -> None:
 
 def _require(name: str, body: dict[str, Any]) -> None:
     """Offers only the tool that must be called and requires a call, since llama.cpp reads a named choice as `auto`."""
-    tools = [tool for tool in body.get("tools", []) if tool.get("function", {}).get("name") == name]
-    if not tools:
-        raise InvalidArgument(
-            f"'tool_choice' names the function '{name}', which 'tools' does not offer.", param="tool_choice"
-        )
-    body["tools"] = tools
+    body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] == name]
     body["tool_choice"] = "required"
-
-
-def _normal(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as chat templates expect it: they know `system`, not `developer`, and fail on a missing content."""
-    if message.get("role") == "developer":
-        message["role"] = "system"
-    if message.get("content") is None and not message.get("tool_calls"):
-        message["content"] = ""
-    return message
 
 
 def _explodes(node: Any) -> bool:
@@ -224,11 +271,12 @@ def _explodes(node: Any) -> bool:
     return isinstance(node, list) and any(_explodes(item) for item in node)
 
 
-def _without_explosions(node: Any) -> Any:
+def without_explosions(node: Any) -> Any:
+    """A JSON schema, or anything that holds some, without the bounds that llama.cpp's grammars cannot take."""
     if isinstance(node, dict):
-        return {key: _without_explosions(value) for key, value in node.items() if not _is_explosion(key, value)}
+        return {key: without_explosions(value) for key, value in node.items() if not _is_explosion(key, value)}
     if isinstance(node, list):
-        return [_without_explosions(item) for item in node]
+        return [without_explosions(item) for item in node]
     return node
 
 
@@ -253,26 +301,29 @@ class _Choice(msgspec.Struct):
 class _Reply(msgspec.Struct):
     choices: Annotated[list[_Choice], Meta(min_length=1)]
     model: str = ""
+    usage: msgspec.Raw = NO_FIGURES
+    timings: msgspec.Raw = NO_FIGURES
 
 
 _reply_decoder = msgspec.json.Decoder(_Reply)
 
 
-def check_reply(body: bytes, asked: str) -> bytes:
-    """The engine's whole answer as a client may see it: at least one choice with a role and a content, and the model's
-    name as it was asked for. The bytes are the engine's own when that holds already.
+def check_reply(body: bytes, asked: str) -> tuple[bytes, Measurement | None]:
+    """The engine's whole answer as a client may see it, and its figures: at least one choice with a role and a content,
+    and the model's name as it was asked for. The bytes are the engine's own when that holds already.
 
     Raises:
         msgspec.MsgspecError: the answer is no chat completion.
     """
     reply = _reply_decoder.decode(body)
+    figures = measured(reply.usage, reply.timings)
     complete = all(choice.message.content or choice.message.tool_calls for choice in reply.choices)
     if complete and reply.model == asked:
-        return body
+        return body, figures
     tree = msgspec.json.decode(body)
     tree["model"] = asked
     for choice in tree["choices"]:
         message = choice["message"]
         if message.get("content") is None:
             message["content"] = None if message.get("tool_calls") else ""
-    return msgspec.json.encode(tree)
+    return msgspec.json.encode(tree), figures

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from lemonade.errors import ContextLengthExceeded, EngineError, EngineLost, EngineReplied, EngineSilent, RequestError
+from lemonade.inference.measurement import measured_stream
 
 if TYPE_CHECKING:
     from lemonade.engines.reply import Reply
     from lemonade.model import Model
     from lemonade.residency.lease import Lease
     from lemonade.residency.manager import Residency
+    from lemonade.system.metrics import Measurement, Metrics
 
 logger = logging.getLogger("lemonade.inference")
 
@@ -32,18 +34,36 @@ DONE = b"data: [DONE]\n\n"
 MAX_ERROR = 64 * 1024
 #: Beginnings of a well-formed event; anything else is an engine's error that slipped into the stream unframed.
 _FIELDS = (b"data:", b"event:", b":", b"id:", b"retry:")
-_CONTEXT_OVERFLOW = ("exceeds the available context size", "context length exceeded")
+_CONTEXT_OVERFLOW = (
+    "exceeds the available context size",
+    "context length exceeded",
+    "larger than the max context size",
+    "too large to process",
+)
+#: llama.cpp answers 500 to these, though nothing is wrong with it: the request asks for what the model cannot do.
+_CLIENTS_FAULT = (
+    "image input is not supported",
+    "audio input is not supported",
+    "video input is not supported",
+    "Failed to parse messages",
+    "Failed to parse tools",
+)
 
 
 class Sink(Protocol):
     """Where the answer goes; an HTTP exchange is one."""
 
-    started: bool
+    @property
+    def started(self) -> bool: ...
 
     async def start(self) -> None: ...
     async def write(self, data: bytes) -> None: ...
     async def end(self, data: bytes = b"") -> None: ...
     async def reply(self, body: bytes) -> None: ...
+
+
+#: The engine's answer and the model's name as it was asked for, to the client's answer and its figures.
+Check = Callable[[bytes, str], "tuple[bytes, Measurement | None]"]
 
 
 @dataclass(slots=True)
@@ -53,20 +73,28 @@ class EngineRequest:
     Attributes:
         asked: the model's name as the client wrote it; answers carry it.
         alias: the name that the engine was started under.
-        check: makes the whole answer fit for a client, or raises `msgspec.MsgspecError`.
+        check: makes the whole answer fit for a client and reads its figures, or raises `msgspec.MsgspecError`.
+        malformed: the status that tells the client of an answer which `check` refused.
     """
 
     path: str
-    body: bytes
+    body: bytes | None
     asked: str
     alias: str
     stream: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    check: Callable[[bytes, str], bytes] = lambda body, asked: body
+    check: Check = lambda body, asked: (body, None)
+    malformed: int = 502
+    method: str = "POST"
 
 
-async def forward(residency: Residency, model: Model, request: EngineRequest, sink: Sink) -> None:
+async def forward(
+    residency: Residency, model: Model, request: EngineRequest, sink: Sink, metrics: Metrics | None
+) -> None:
     """Runs `request` on `model` and gives the answer to `sink`.
+
+    Args:
+        metrics: where it is counted; None for what is no inference.
 
     An engine that is lost before it gave a byte is started anew and asked once more.
 
@@ -77,7 +105,15 @@ async def forward(residency: Residency, model: Model, request: EngineRequest, si
         relay = Relay(request, sink)
         try:
             async with residency.lease(model, options=request.options, streaming=request.stream) as lease:
-                await (relay.stream(lease) if request.stream else relay.answer(lease))
+                device = lease.resident.device
+                try:
+                    await (relay.stream(lease) if request.stream else relay.answer(lease))
+                except EngineError:
+                    if metrics is not None:
+                        metrics.failed(model, device)
+                    raise
+                if metrics is not None:
+                    metrics.answered(model, device, relay.measurement)
                 return
         except EngineLost as error:
             if attempt == 2 or relay.passed_on:
@@ -93,6 +129,8 @@ class Relay:
         self._sink = sink
         #: Whether a byte of the engine's answer went to the client, after which it cannot be replayed.
         self.passed_on = False
+        #: The figures of the answer, once it is complete.
+        self.measurement: Measurement | None = None
         self._rename: tuple[bytes, bytes] | None = None
         if request.asked != request.alias:
             self._rename = (
@@ -103,7 +141,7 @@ class Relay:
     async def answer(self, lease: Lease) -> None:
         """An answer in one piece."""
         request = self._request
-        reply = await lease.connection.request("POST", request.path, request.body)
+        reply = await lease.connection.request(request.method, request.path, request.body)
         try:
             if reply.status != 200:
                 raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
@@ -111,9 +149,10 @@ class Relay:
         finally:
             reply.close()
         try:
-            body = request.check(body, request.asked)
+            body, self.measurement = request.check(body, request.asked)
         except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-            raise EngineReplied(f"The engine's answer lacks what it must have: {error}.", status=502) from None
+            message = f"The engine's answer lacks what it must have: {error}."
+            raise EngineReplied(message, status=request.malformed) from None
         self.passed_on = True
         await self._sink.reply(body)
 
@@ -132,7 +171,7 @@ class Relay:
     async def _pass_on(self, lease: Lease, reply: Reply, heart: Heartbeat) -> None:
         sink = self._sink
         engine = lease.resident.launch.name
-        held = b""
+        held = before = b""
         failed = False
         while chunk := await reply.chunk():
             lease.touch()
@@ -155,12 +194,15 @@ class Relay:
             self.passed_on = True
             if data.endswith(DONE):
                 await sink.end(data)
+                self.measurement = measured_stream(before + data)
                 await self._drain(reply)
                 return
             await sink.write(data)
+            before = data
         if heart.beating:
             await heart.settle()
         await self._close(held, failed, engine)
+        self.measurement = measured_stream(before + held)
 
     async def _close(self, held: bytes, failed: bool, engine: str) -> None:
         """The engine closed its stream in good order, though it did not say that it is done."""
@@ -276,6 +318,8 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
     if any(phrase in message for phrase in _CONTEXT_OVERFLOW):
         return ContextLengthExceeded(message, details=details)
     kind = fields.get("type")
+    if status == 500 and any(phrase in message for phrase in _CLIENTS_FAULT):
+        status, kind = 400, "invalid_request_error"
     return EngineReplied(
         message,
         status=status,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
-from lemonade.inference.chat import ChatRequest, check_model, check_reply, shape
+from lemonade.inference.chat import ChatRequest, check, check_model, check_reply, shape
+from lemonade.inference.choices import Untouched, forward_choices
+from lemonade.inference.media import examine, put_in
 from lemonade.inference.relay import EngineRequest, forward
+
+if TYPE_CHECKING:
+    from lemonade.api.services import Services
+    from lemonade.model import Model
 
 
 class ChatMessage(msgspec.Struct):
@@ -60,18 +66,33 @@ class ChatCompletion(msgspec.Struct):
 
 async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
     services = exchange.services
+    check(body)
     model = services.catalog.find(body.model)
     check_model(model)
-    request = EngineRequest(
-        path="/v1/chat/completions",
-        body=shape(body, exchange.raw),
-        asked=body.model,
-        alias=model.name,
-        stream=body.stream is True,
-        options=body.load_options,
-        check=check_reply,
-    )
-    await forward(services.residency, model, request, exchange)
+    allow_remote = bool(services.settings["allow_remote_images"])
+    found = await examine(body.messages, model, size=len(exchange.raw), allow_remote=allow_remote)
+    raw = await put_in(exchange.raw, found)
+    requests = [
+        EngineRequest(
+            path="/v1/chat/completions",
+            body=one,
+            asked=body.model,
+            alias=model.name,
+            stream=body.stream is True,
+            options=body.load_options,
+            check=check_reply,
+        )
+        for one in shape(body, raw, lambda: _template(services, model))
+    ]
+    if len(requests) == 1:
+        await forward(services.residency, model, requests[0], exchange, services.metrics)
+    else:
+        await forward_choices(services.residency, model, requests, exchange, services.metrics, Untouched())
+
+
+def _template(services: Services, model: Model) -> str | None:
+    header = services.catalog.header(model)
+    return header.chat_template if header else None
 
 
 CHAT_COMPLETIONS = Endpoint(

@@ -1,0 +1,80 @@
+"""`POST /v1/responses`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
+from lemonade.api.exchange import Exchange
+from lemonade.inference.relay import EngineRequest, forward
+from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_model, check_reply, shape
+
+
+class ResponseUsage(msgspec.Struct):
+    """Token counts of a response."""
+
+    input_tokens: Annotated[int, Meta(description="Tokens in the input.")]
+    output_tokens: Annotated[int, Meta(description="Tokens generated.")]
+    total_tokens: Annotated[int, Meta(description="The sum of both.")]
+    input_tokens_details: Annotated[
+        dict[str, Any] | None, Meta(description="Breakdown, such as `cached_tokens`, when the engine tells it.")
+    ] = None
+
+
+class Response(msgspec.Struct):
+    """A whole answer. With `stream` it comes as OpenAI's events from `response.created` to `response.completed` (which
+    has llama.cpp's `timings` beside it), and ends with `data: [DONE]`."""
+
+    id: Annotated[str, Meta(description="Identifier of the response.")]
+    object: Annotated[str, Meta(description="Always `response`.")]
+    created_at: Annotated[int, Meta(description="Unix time.")]
+    model: Annotated[str, Meta(description="The model, as the request named it.")]
+    status: Annotated[str, Meta(description="Such as `completed`.")]
+    output: Annotated[
+        list[dict[str, Any]],
+        Meta(description="Items: messages, whose text is in `content[].text`, reasoning and calls."),
+    ]
+    completed_at: Annotated[int | None, Meta(description="Unix time, when the engine tells it.")] = None
+    usage: Annotated[ResponseUsage | None, Meta(description="Token counts.")] = None
+
+
+async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
+    services = exchange.services
+    shaped = shape(body, exchange.raw)
+    model = services.catalog.find(body.model)
+    check_model(model)
+    request = EngineRequest(
+        path="/v1/responses",
+        body=shaped,
+        asked=body.model,
+        alias=model.name,
+        stream=body.stream is True,
+        options=body.load_options,
+        check=check_reply,
+    )
+    await forward(services.residency, model, request, ResponseEvents(exchange, body.model), services.metrics)
+
+
+RESPONSES = Endpoint(
+    id="openai.responses",
+    method="POST",
+    path="/responses",
+    summary="Answer an input, in OpenAI's Responses format",
+    description=(
+        "Downloads and loads the model if it is not loaded. Arguments that are not listed go to the engine untouched; "
+        "`null` counts as absent. Answers are not kept."
+    ),
+    body=ResponsesRequest,
+    response=Response,
+    streams=True,
+    errors=(
+        ErrorRow(400, "model_not_applicable", "The model is not an LLM."),
+        ErrorRow(400, "context_length_exceeded", "The input does not fit into the model's context."),
+        *LOAD_ERRORS,
+        *ENGINE_ERRORS,
+    ),
+    handler=responses,
+)

@@ -1,0 +1,277 @@
+"""A request in OpenAI's Responses format: what it may hold, and what llama.cpp is sent for it.
+
+llama.cpp refuses some inputs that OpenAI's own clients send, and leaves the form of the answer (`text.format`) and the
+numbers of events out; both are made good here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from lemonade.errors import InvalidArgument, UnsupportedOperation
+from lemonade.inference.chat import without_explosions
+from lemonade.inference.choices import payloads
+from lemonade.inference.measurement import NO_FIGURES, measured
+from lemonade.inference.relay import DONE, PING, Sink
+from lemonade.model import Model
+from lemonade.system.metrics import Measurement
+
+Tree = dict[str, Any]
+
+
+class ResponsesRequest(msgspec.Struct):
+    """Arguments that are not listed go to the engine untouched; `null` counts as absent."""
+
+    input: Annotated[
+        Annotated[str, Meta(min_length=1)] | Annotated[list[dict[str, Any]], Meta(min_length=1)],
+        Meta(description="The input: a text, or an array of items: messages, function calls and their outputs."),
+    ]
+    model: Annotated[str, Meta(description="The model to run; downloaded and loaded on first use.", min_length=1)]
+    instructions: Annotated[
+        str | UnsetType | None, Meta(description="A system message that goes before the input.")
+    ] = UNSET
+    stream: Annotated[
+        bool | UnsetType | None, Meta(description="`true` sends the answer as server-sent events while it is made.")
+    ] = UNSET
+    max_output_tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | UnsetType | None, Meta(description="Most tokens to generate.")
+    ] = UNSET
+    temperature: Annotated[float | UnsetType | None, Meta(description="Sampling temperature.")] = UNSET
+    repeat_penalty: Annotated[
+        float | UnsetType | None, Meta(description="1.0 applies no penalty; higher values discourage repetition.")
+    ] = UNSET
+    top_k: Annotated[int | UnsetType | None, Meta(description="Sample from the most likely K tokens.")] = UNSET
+    top_p: Annotated[
+        float | UnsetType | None,
+        Meta(description="Sample from the tokens that make up this much probability, 0.0 to 1.0."),
+    ] = UNSET
+    top_logprobs: Annotated[
+        Annotated[int, Meta(ge=0)] | UnsetType | None, Meta(description="How many alternatives to return per token.")
+    ] = UNSET
+    tools: Annotated[
+        list[dict[str, Any]] | UnsetType | None, Meta(description="Functions that the model may call.")
+    ] = UNSET
+    tool_choice: Annotated[
+        str | dict[str, Any] | UnsetType | None,
+        Meta(description='`auto`, `none`, `required`, or `{"type": "function", "name": …}`.'),
+    ] = UNSET
+    text: Annotated[
+        dict[str, Any] | UnsetType | None,
+        Meta(description='The form of the answer: `{"format": {"type": "json_schema", …}}`.'),
+    ] = UNSET
+    reasoning: Annotated[
+        dict[str, Any] | UnsetType | None,
+        Meta(description='`{"effort": "none"}` turns reasoning off on models that reason.'),
+    ] = UNSET
+    previous_response_id: Annotated[
+        str | UnsetType | None, Meta(description="Refused: answers are not kept. Send the conversation in `input`.")
+    ] = UNSET
+    ctx_size: Annotated[
+        Annotated[int, Meta(ge=-1)] | UnsetType | None,
+        Meta(description="Extension: context size to load the model with, if this request loads it."),
+    ] = UNSET
+
+    @property
+    def load_options(self) -> dict[str, Any]:
+        """The options that count if this request is what loads the model."""
+        return {"ctx_size": self.ctx_size} if isinstance(self.ctx_size, int) else {}
+
+
+def check_model(model: Model) -> None:
+    """Raises UnsupportedOperation unless `model` is an LLM; asked before it is loaded."""
+    if model.mode != "chat" and not model.is_collection:
+        error = UnsupportedOperation(
+            "This model does not support responses. Only LLM models support this endpoint.", param="model"
+        )
+        error.code = "model_not_applicable"
+        raise error
+
+
+def shape(request: ResponsesRequest, raw: bytes) -> bytes:
+    """The body for llama.cpp.
+
+    Raises:
+        InvalidArgument: the request leans on something that is kept nowhere, or names a tool that it does not offer.
+    """
+    if isinstance(request.previous_response_id, str):
+        raise InvalidArgument(
+            "'previous_response_id' cannot be followed, since answers are not kept here; send the whole conversation "
+            "in 'input'.",
+            param="previous_response_id",
+        )
+    body: Tree = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
+    if isinstance(body["input"], list):
+        items = [_item(item, number) for number, item in enumerate(body["input"])]
+        body["input"] = [item for item in items if item is not None]
+    if isinstance(request.tools, list):
+        body["tools"] = [_tool(tool, number) for number, tool in enumerate(body["tools"])]
+    if isinstance(request.tool_choice, dict):
+        _require(request.tool_choice, body)
+    if body.get("top_logprobs"):
+        body["logprobs"] = True
+    form = body.get("text", {}).get("format")
+    if isinstance(form, dict) and "response_format" not in body:
+        body["response_format"] = _format(form)
+    _apply_reasoning(body)
+    return msgspec.json.encode(body)
+
+
+def _item(item: Tree, number: int) -> Tree | None:
+    """An item as llama.cpp takes it, or None for one that says nothing."""
+    where = f"input[{number}]"
+    kind = item.get("type")
+    if kind == "item_reference":
+        raise InvalidArgument(
+            f"'{where}' refers to an item that is not kept here; send the item itself.", param=f"{where}.type"
+        )
+    if kind is not None and not isinstance(kind, str):
+        raise InvalidArgument(f"'{where}.type' must be a string.", param=f"{where}.type")
+    if kind == "reasoning":
+        # Clients hand back what they were given; llama.cpp wants the thoughts themselves.
+        return item if isinstance(item.get("content"), list) and item["content"] else None
+    if kind is None and "role" not in item:
+        raise InvalidArgument(
+            f"'{where}' must have a 'role' (a message) or a 'type' such as `function_call_output`.", param=where
+        )
+    if kind not in (None, "message"):
+        return {key: value for key, value in item.items() if value is not None}
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str) or not role:
+        raise InvalidArgument(f"'{where}.role' must be a string.", param=f"{where}.role")
+    if not isinstance(content, str | list):
+        raise InvalidArgument(f"'{where}.content' must be a string or an array.", param=f"{where}.content")
+    if role == "assistant":
+        parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
+        return {**item, "type": "message", "content": parts}
+    return {**item, "type": "message"}
+
+
+def _tool(tool: Tree, number: int) -> Tree:
+    if tool.get("type") == "function" and not isinstance(tool.get("name"), str):
+        raise InvalidArgument(f"'tools[{number}].name' must be a string.", param=f"tools[{number}].name")
+    cleaned: Tree = without_explosions(tool)
+    return cleaned
+
+
+def _require(choice: Tree, body: Tree) -> None:
+    """Offers only the function that must be called, since llama.cpp reads a named choice as `auto`."""
+    name = choice.get("name")
+    if choice.get("type") != "function" or not isinstance(name, str):
+        raise InvalidArgument("'tool_choice' must name a function.", param="tool_choice")
+    tools = [tool for tool in body.get("tools", []) if tool.get("name") == name]
+    if not tools:
+        raise InvalidArgument(
+            f"'tool_choice' names the function '{name}', which 'tools' does not offer.", param="tool_choice"
+        )
+    body |= {"tools": tools, "tool_choice": "required"}
+
+
+def _format(form: Tree) -> Tree:
+    """`text.format` in the words of chats."""
+    kind = form.get("type")
+    if kind not in ("text", "json_object", "json_schema"):
+        raise InvalidArgument(
+            "'text.format.type' must be one of: text, json_object, json_schema.", param="text.format.type"
+        )
+    if kind != "json_schema":
+        return {"type": kind}
+    if not isinstance(form.get("schema"), dict):
+        raise InvalidArgument("'text.format.schema' must be an object.", param="text.format.schema")
+    return {"type": kind, "json_schema": {key: value for key, value in form.items() if key != "type"}}
+
+
+def _apply_reasoning(body: Tree) -> None:
+    effort = body.get("reasoning", {}).get("effort")
+    if not isinstance(effort, str):
+        return
+    body.setdefault("reasoning_effort", effort)
+    if effort == "none":
+        arguments = body.setdefault("chat_template_kwargs", {})
+        if isinstance(arguments, dict):
+            arguments.setdefault("enable_thinking", False)
+
+
+class _Reply(msgspec.Struct):
+    output: list[msgspec.Raw]
+    model: str = ""
+    usage: msgspec.Raw = NO_FIGURES
+    timings: msgspec.Raw = NO_FIGURES
+
+
+_reply_decoder = msgspec.json.Decoder(_Reply)
+
+
+def check_reply(body: bytes, asked: str) -> tuple[bytes, Measurement | None]:
+    """The engine's whole answer with the model's name as it was asked for, and its figures.
+
+    Raises:
+        msgspec.MsgspecError: the answer is no response.
+    """
+    reply = _reply_decoder.decode(body)
+    figures = measured(reply.usage, reply.timings)
+    if reply.model == asked:
+        return body, figures
+    return msgspec.json.encode({**msgspec.json.decode(body), "model": asked}), figures
+
+
+class ResponseEvents:
+    """A sink in front of another: gives events the numbers that OpenAI's clients go by, where the engine leaves them
+    out, and the model's name."""
+
+    def __init__(self, sink: Sink, asked: str) -> None:
+        self._sink = sink
+        self._asked = asked
+        self._sequence = 0
+        self._items: dict[str, int] = {}
+
+    @property
+    def started(self) -> bool:
+        return self._sink.started
+
+    async def start(self) -> None:
+        await self._sink.start()
+
+    async def write(self, data: bytes) -> None:
+        await self._sink.write(PING if data == PING else self._numbered(data))
+
+    async def end(self, data: bytes = b"") -> None:
+        closing = DONE if data.endswith(DONE) else b""
+        await self._sink.end(self._numbered(data) + closing)
+
+    async def reply(self, body: bytes) -> None:
+        await self._sink.reply(body)
+
+    def _numbered(self, data: bytes) -> bytes:
+        made = []
+        for payload in payloads(data):
+            try:
+                event = msgspec.json.decode(payload)
+            except msgspec.DecodeError:
+                event = None
+            if not isinstance(event, dict) or "type" not in event:
+                made.append(b"data: " + payload + b"\n\n")
+                continue
+            self._complete(event)
+            made.append(b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event)))
+        return b"".join(made)
+
+    def _complete(self, event: Tree) -> None:
+        kind = str(event["type"])
+        event.setdefault("sequence_number", self._sequence)
+        self._sequence = event["sequence_number"] + 1 if isinstance(event["sequence_number"], int) else self._sequence
+        if isinstance(response := event.get("response"), dict):
+            response["model"] = self._asked
+            return
+        item = event.get("item")
+        key = event.get("item_id") or (item.get("id") if isinstance(item, dict) else None)
+        if not isinstance(key, str):
+            return
+        at = self._items.setdefault(key, len(self._items))
+        event.setdefault("output_index", at)
+        if ".output_text." in kind or ".content_part." in kind or ".reasoning_text." in kind:
+            event.setdefault("content_index", 0)
+        if ".output_text." in kind:
+            event.setdefault("logprobs", [])
