@@ -24,7 +24,7 @@ from lemonade.engines.table import Engines
 from lemonade.errors import LemonadeError
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.store import Store
-from lemonade.listener import Listener, address
+from lemonade.listener import Listener, address, refusal
 from lemonade.model import Model
 from lemonade.paths import Paths, models_directory
 from lemonade.residency.manager import Residency
@@ -72,6 +72,7 @@ async def serve(
         async with open_services(settings, paths, env=env) as services:
             listener = Listener(Application(ENDPOINTS, services, guard), settings["host"], settings["port"])
             services.stop = listener.stop
+            _constrain_address(settings)
             settings.subscribe(lambda changed: _follow(listener, settings, changed))
             with _signals(listener.stop):
                 where = address(settings["host"], settings["port"])
@@ -156,6 +157,14 @@ def _announce(where: str, on_ready: Callable[[str], None] | None) -> None:
         on_ready(where)
     else:
         print(f"Lemonade {__version__} is ready at {where}", flush=True)
+
+
+def _constrain_address(settings: Settings) -> None:
+    """Refuses an address that cannot be had while it can still be refused, before it is saved."""
+    settings.constrain(
+        "port", lambda port: None if port == settings["port"] else refusal(str(settings["host"]), int(port))
+    )
+    settings.constrain("host", lambda host: None if host == settings["host"] else refusal(str(host), 0))
 
 
 def _follow(listener: Listener, settings: Settings, changed: Mapping[str, Any]) -> None:

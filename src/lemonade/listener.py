@@ -196,6 +196,16 @@ def bind(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
+def refusal(host: str, port: int) -> str | None:
+    """Why nobody could listen there now, as the end of a sentence; None if it is free. Port 0 asks of the host only."""
+    try:
+        for one in bind(host, port):
+            one.close()
+    except ConfigError as error:
+        return f"cannot be used: {error.message.rstrip('.')}"
+    return None
+
+
 def _names(host: str, port: int) -> Iterator[tuple[int, Any, bool]]:
     """Family, socket name, and whether the machine may lack it."""
     if host == "localhost":

@@ -64,8 +64,9 @@ def test_where_a_value_comes_from(daemon: Daemon) -> None:
 def test_the_daemon_moves_to_another_port_and_stays_when_it_cannot(make_daemon: Callable[..., Daemon]) -> None:
     with make_daemon() as one, make_daemon() as other:
         taken, old, new = other.port, one.port, free_port()
-        assert one.post("/internal/set", {"port": taken}).status == 200
-        wait_for(lambda: "already in use" in one.log)
+        refused = one.post("/internal/set", {"port": taken})
+        assert refused.status == 400
+        assert "already in use" in refused.error["message"]
         assert one.get("/live").status == 200
         assert one.post("/internal/set", {"port": new}).status == 200
         one.port = new

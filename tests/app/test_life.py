@@ -196,11 +196,18 @@ def test_a_stream_survives_the_move_to_another_port(make_daemon: Make) -> None:
         assert stream.whole
 
 
-def test_a_port_that_is_taken_keeps_the_daemon_where_it_is(make_daemon: Make) -> None:
+def test_an_address_that_cannot_be_had_is_refused(make_daemon: Make) -> None:
     with make_daemon() as one, socket.create_server(("127.0.0.1", 0)) as taken:
-        one.post("/internal/set", {"port": taken.getsockname()[1]})
-        wait_for(lambda: "already in use" in one.log)
-        one.wait_live(5)
+        for wrong in ({"port": taken.getsockname()[1]}, {"host": "192.0.2.1"}, {"host": "no.such.host.invalid"}):
+            answer = one.post("/internal/set", wrong)
+            assert answer.status == 400
+            assert answer.error["code"] == "invalid_config"
+            assert [answer.error["param"]] == list(wrong)
+            assert str(*wrong.values()) in answer.error["message"]
+        config = one.get("/internal/config").json()
+        assert (config["host"], config["port"]) == ("localhost", one.port)
+        assert "port" not in json.loads((one.folder / "config" / "config.json").read_text())
+        assert one.get("/live").status == 200
 
 
 def test_many_starts_and_ends_leave_no_child(make_daemon: Make) -> None:
