@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-
 from bench.client import Client
 from tests.daemon import Daemon
 

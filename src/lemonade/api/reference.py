@@ -6,6 +6,7 @@ python -m lemonade.api.reference docs/api      writes the pages anew
 from __future__ import annotations
 
 import html
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -155,7 +156,7 @@ def _section(endpoint: Endpoint) -> list[str]:
     if endpoint.body is not None and endpoint.body is not Empty:
         lines += ["### Body", ""]
         if endpoint.body.__doc__:
-            lines += [endpoint.body.__doc__.strip(), ""]
+            lines += [inspect.cleandoc(endpoint.body.__doc__), ""]
         lines += _table(endpoint.body)
     if endpoint.query is not Empty:
         lines += ["### Query", "", *_table(endpoint.query)]
