@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,6 +73,40 @@ def test_what_other_models_add(shim: Path) -> None:
     assert words(plan(system, model=embeddings))[-1] == "--embeddings"
     assert words(plan({**system, "ctx_size": 9000}, model=embeddings))[2:4] == ["--ctx-size", "9000"]
     assert words(plan(system, model=Model(name="R", recipe="llamacpp", labels=("reranking",))))[-1] == "--reranking"
+
+
+def test_a_draft_file_comes_with_the_speculation_that_uses_it(no_server: None) -> None:
+    def speculation(name: str, args: str = "", *labels: str) -> list[str]:
+        model = Model(name="M", recipe="llamacpp", labels=("chat", *labels))
+        made = words(plan({"llamacpp_args": args}, model=model, files={"main": GGUF, "draft": Path(f"/m/{name}")}))
+        return [
+            word
+            for at, word in enumerate(made)
+            if word in ("--model-draft", "--spec-type") or made[at - 1] == "--spec-type"
+        ]
+
+    assert speculation("small.gguf") == ["--model-draft", "--spec-type", "draft-simple"]
+    assert speculation("small.gguf", "--spec-type ngram-mod") == ["--model-draft", "--spec-type", "ngram-mod"]
+    mtp = ("--spec-type draft-mtp --spec-draft-n-max 3 --spec-draft-p-min 0.75", "mtp")
+    assert speculation("mtp-m.gguf", *mtp) == ["--model-draft", "--spec-type", "draft-mtp"]
+    assert speculation("mtp-m.gguf", "", "mtp") == ["--model-draft"]
+    assert speculation("dflash-m.gguf", "--spec-type draft-dflash", "dflash") == [
+        *("--model-draft", "--spec-type", "draft-dflash")
+    ]
+    assert speculation("dflash-m.gguf") == []
+    assert speculation("dflash-m.gguf", "--spec-type draft-mtp", "mtp") == ["--spec-type", "draft-mtp"]
+
+
+@pytest.mark.parametrize("role", ["mmproj", "draft"])
+def test_a_file_that_vanished_is_missed(role: str, no_server: None) -> None:
+    model = Model(name="M", recipe="llamacpp", labels=("chat",), checkpoints={"main": "a/b:Q4", role: "a/b:x.gguf"})
+    with pytest.raises(ModelLoadError, match=f"its {role} file is not there .a/b:x.gguf."):
+        plan(model=model)
+    assert plan(model=model, files={"main": GGUF, role: Path("/x.gguf")})
+
+
+def test_no_engine_hands_files_to_ffmpeg(shim: Path) -> None:
+    assert plan({"llamacpp_backend": "system"}).env["LLAMA_ARG_VIDEO_FFMPEG_DIR"] == os.devnull
 
 
 def test_the_bundled_engine_takes_the_same_words(no_server: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -87,22 +88,36 @@ class LlamaCpp:
                 )
         if "main" not in files:
             raise ModelLoadError("no GGUF file of the model is there")
+        for role in ("mmproj", "draft"):
+            # Without it the model would start, and be blind or slow for no reason that anybody sees.
+            if role in model.checkpoints and role not in files:
+                raise ModelLoadError(f"its {role} file is not there ({model.checkpoints[role]})")
         made = ["-m", str(files["main"]), "--ctx-size", str(_context(model, options))]
         made += ["--device", device] if device else []
         made += ["--port", str(port), "--jinja", "--metrics", "--alias", alias]
         if "mmproj" in files:
             made += ["--mmproj", str(files["mmproj"])]
             made += ["--no-mmproj-offload"] if backend.name == "cpu" else []
-        if "draft" in files:
+        drafts = _drafts(files, words)
+        if drafts:
             made += ["--model-draft", str(files["draft"])]
         made += {"embeddings": ["--embeddings"], "reranking": ["--reranking"]}.get(model.mode, [])
         if backend.name == "system":
             program = find_program(PROGRAM)
             assert program is not None
             return Launch(
-                name=PROGRAM, argv=(program, *made, *words), port=port, backend="system", device=backend.devices[0]
+                name=PROGRAM,
+                argv=(program, *made, *words),
+                port=port,
+                # No videos, as for the bundled engine; older ones do not know the variable.
+                env={"LLAMA_ARG_VIDEO_FFMPEG_DIR": os.devnull},
+                backend="system",
+                device=backend.devices[0],
             )
         made += _bundled_defaults(model, backend, words)
+        if drafts and not {"mtp", "dflash"} & set(model.labels) and not mentions(words, "--spec-type"):
+            # Else it would load the second model and never ask it.
+            made += ["--spec-type", "draft-simple"]
         return Launch(
             name="llama.cpp",
             argv=(sys.executable, "-m", "lemonade.engines.llamacpp.host", *made, *words),
@@ -151,10 +166,13 @@ def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[
     return made
 
 
+def _drafts(files: Mapping[str, Path], words: list[str]) -> bool:
+    """Whether a draft file is used. One that was made for DFlash serves nothing else."""
+    return "draft" in files and (not files["draft"].name.startswith("dflash") or "draft-dflash" in words)
+
+
 def _threads() -> int:
     """Physical cores that this process may use: llama.cpp's threads wait by spinning, so more only hinder."""
-    import os
-
     import psutil
 
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -30,6 +30,8 @@ def main(words: list[str]) -> int:
     # Pages of other origins that a browser shows must not talk to the engine behind the daemon's back.
     params.cors_origins = "localhost"
     params.ui = False
+    # What is no picture or sound would be a video for ffmpeg, which opens files and addresses that it finds inside.
+    params.video_ffmpeg_bin_dir = os.devnull
     # llama-server's own default, set where it reads its command line.
     params.default_template_kwargs = {"preserve_reasoning": "true"}
     try:
