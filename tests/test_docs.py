@@ -198,6 +198,28 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in {slug(heading) for heading in headings}, target
 
 
+def test_the_seams_name_what_is_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    seams = re.findall(r"^### ([\w ]+)\n+```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(seams) >= 5
+    missing = []
+    for title, block in seams:
+        floors = [ROOT / "src" / "lemonade" / name for name in title.split() if name != "and"]
+        files = [file for floor in floors for file in sources(floor)]
+        source = "\n".join(file.read_text("utf-8") for file in files)
+        said = re.findall(r"^# (?:\w+/)?(\w+\.py)", block, re.MULTILINE)
+        missing += [name for name in said if name not in {file.name for file in files}]
+        for kind, name in re.findall(r"(?:^|[;@ ])(class|def) (\w+)", block, re.MULTILINE):
+            if not re.search(rf"\b{kind} {name}\b", source):
+                missing.append(f"{kind} {name} of {title}")
+    assert missing == []
+
+
+def sources(floor: Path) -> list[Path]:
+    """The modules of a floor, which may be a single one."""
+    return sorted(floor.rglob("*.py")) if floor.is_dir() else [floor.with_suffix(".py")]
+
+
 def test_the_readme_says_of_every_endpoint_whether_it_is_there() -> None:
     there = {f"{one.method} {path}" for one in ENDPOINTS for path in one.paths}
     rows = re.findall(r"^\|[^|]*\|([^|]*)\| (works|not yet) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
