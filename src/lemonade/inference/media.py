@@ -22,6 +22,7 @@ from lemonade.inference.pictures import FORMATS, MAX_IMAGE_BYTES, MAX_PIXELS, Re
 
 if TYPE_CHECKING:
     from lemonade.model import Model
+    from lemonade.settings import Settings
 
 #: Pictures in one request: a long conversation about photos fits, a flood does not.
 MAX_IMAGES = 100
@@ -116,6 +117,11 @@ class Found:
     sounds: int = 0
     pixels: int = 0
     remote: list[Remote] = field(default_factory=list)
+
+
+def fetches_pictures(settings: Settings) -> bool:
+    """Whether the address of a picture may stand for it."""
+    return bool(settings["allow_remote_images"]) and not settings["offline"]
 
 
 async def examine(messages: Sequence[Message], model: Model, *, size: int, allow_remote: bool) -> Found:

@@ -11,7 +11,7 @@ from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
 from lemonade.inference.chat import ChatRequest, check, check_model, check_reply, shape
 from lemonade.inference.choices import Untouched, forward_choices
-from lemonade.inference.media import examine, put_in
+from lemonade.inference.media import examine, fetches_pictures, put_in
 from lemonade.inference.relay import EngineRequest, forward
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
     check(body)
     model = services.catalog.find(body.model)
     check_model(model)
-    allow_remote = bool(services.settings["allow_remote_images"])
+    allow_remote = fetches_pictures(services.settings)
     found = await examine(body.messages, model, size=len(exchange.raw), allow_remote=allow_remote)
     raw = await put_in(exchange.raw, found)
     requests = [
