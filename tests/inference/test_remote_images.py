@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 import http.server
+import shutil
+import socket
+import ssl
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from tests.inference.images import data_url, png
@@ -20,18 +26,20 @@ PICTURE = png(10, 5)
 class Site:
     """A web server on loopback that counts who comes."""
 
-    port: int = 0
+    server: http.server.ThreadingHTTPServer
     seen: list[tuple[str, str]] = field(default_factory=list)
     answers: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
 
-    def url(self, path: str, host: str = "pictures.test") -> str:
-        return f"http://{host}:{self.port}{path}"
+    @property
+    def port(self) -> int:
+        return int(self.server.server_address[1])
+
+    def url(self, path: str, host: str = "pictures.test", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{path}"
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    one = Site()
-
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             one.seen.append((self.path, self.headers["Host"]))
@@ -49,7 +57,7 @@ def site() -> Iterator[Site]:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    one.port = server.server_address[1]
+    one = Site(server)
     one.answers["/a.png"] = (200, {"Content-Type": "image/png"}, PICTURE)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -57,6 +65,30 @@ def site() -> Iterator[Site]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for `pictures.test`, with its key, in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl makes the certificate")
+    folder = tmp_path_factory.mktemp("certificate")
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=pictures.test"]
+    command += ["-addext", "subjectAltName=DNS:pictures.test", "-keyout", "key.pem", "-out", "certificate.pem"]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    both = folder / "both.pem"
+    both.write_bytes((folder / "key.pem").read_bytes() + (folder / "certificate.pem").read_bytes())
+    return both
+
+
+@pytest.fixture
+def secure_site(site: Site, certificate: Path) -> Site:
+    """The same over TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    site.server.socket = context.wrap_socket(site.server.socket, server_side=True)
+    return site
 
 
 def home(host: str, port: int) -> list[str]:
@@ -220,3 +252,39 @@ def test_no_proxy_of_the_environment_is_asked(site: Site, monkeypatch: pytest.Mo
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert fetch(PLACE, site.url("/a.png"), resolve=home, allowed=is_home)[1] == 50
+
+
+def test_the_certificate_must_be_that_of_the_name(secure_site: Site, certificate: Path) -> None:
+    tls = ssl.create_default_context(cafile=certificate)
+    url = secure_site.url("/a.png", scheme="https")
+    assert fetch(PLACE, url, resolve=home, allowed=is_home, tls=tls)[1] == 50
+    other = secure_site.url("/a.png", "other.test", scheme="https")
+    assert "the connection fails" in refused(other, resolve=home, allowed=is_home, tls=tls)
+    assert "the connection fails" in refused_at_home(url)
+    secure_site.answers["/1"] = (302, {"Location": "http://pictures.test/"}, b"")
+    message = refused(secure_site.url("/1", scheme="https"), resolve=home, allowed=is_home, tls=tls)
+    assert "unprotected http" in message
+
+
+def test_a_server_that_drips(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the whole never would."""
+    monkeypatch.setattr(remote_images, "FETCH_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(4096)
+                try:
+                    while True:
+                        line.sendall(b"H")
+                        time.sleep(0.05)
+                except OSError:
+                    pass
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        message = refused_at_home(f"http://pictures.test:{server.getsockname()[1]}/a.png")
+        assert "longer than" in message or "takes too long" in message
+        thread.join(10)
+        assert not thread.is_alive()
