@@ -209,6 +209,16 @@ def test_a_name_cannot_forge_a_line_of_the_log(daemon: Daemon, path: str) -> Non
         assert not any(ord(mark) < 32 for mark in line), line
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="names of files")
+def test_the_name_of_a_file_cannot_forge_a_line(make_daemon: Make) -> None:
+    one = make_daemon()
+    (one.models / "x\r\nFORGED\x1b[31m.gguf").write_bytes(b"GGUF" + bytes(100))
+    with one:
+        assert one.get("/v1/models").status == 200
+        lines = wait_for(lambda: [line for line in one.log.split("\n") if "FORGED" in line])
+        assert all(line.startswith("20") and line.isprintable() for line in lines)
+
+
 def test_what_an_engine_writes_cannot_forge_a_line(make_daemon: Make) -> None:
     one = make_daemon(switches={"noise": 5}, config={"log_level": "trace"})
     one.add_model("a")
