@@ -2,7 +2,7 @@
 
     python fake_engine.py -m FILE --port P [--alias NAME] [any further arguments of llama-server]
 
-It answers /health, /props, /slots, /metrics, /tokenize, /v1/chat/completions, /v1/completions, /v1/responses,
+It answers /health, /props, /slots, /metrics, /tokenize, /detokenize, /v1/chat/completions, /v1/completions, /v1/responses,
 /v1/embeddings and /v1/rerank.
 
 Switches are a JSON object in the environment's FAKE_ENGINE, overlaid for one request by the body's key `fake`:
@@ -251,6 +251,7 @@ class FakeEngine:
         routes.add_get("/metrics", self.metrics)
         routes.add_get("/v1/models", self.models)
         routes.add_post("/tokenize", self.tokenize)
+        routes.add_post("/detokenize", self.detokenize)
         for prefix in ("", "/v1"):
             routes.add_post(f"{prefix}/chat/completions", self.answers("chat"))
             routes.add_post(f"{prefix}/completions", self.answers("completion"))
@@ -299,6 +300,10 @@ class FakeEngine:
     async def tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
         return web.json_response({"tokens": list(range(len(body.get("content", "").split())))})
+
+    async def detokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        return web.json_response({"content": "".join(f"<{token}>" for token in body["tokens"])})
 
     async def record(self, request: web.Request) -> web.Response:
         return web.json_response(self.state.record())

@@ -314,12 +314,12 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
     code = fields.get("code")
     if isinstance(code, int) and 400 <= code <= 599:
         status = code
-    details = {"status_code": status, "details": {"backend": engine, "response": answer}}
-    if any(phrase in message for phrase in _CONTEXT_OVERFLOW):
-        return ContextLengthExceeded(message, details=details)
     kind = fields.get("type")
     if status == 500 and any(phrase in message for phrase in _CLIENTS_FAULT):
         status, kind = 400, "invalid_request_error"
+    details = {"status_code": status, "details": {"backend": engine, "response": answer}}
+    if any(phrase in message for phrase in _CONTEXT_OVERFLOW):
+        return ContextLengthExceeded(message, details=details)
     return EngineReplied(
         message,
         status=status,

@@ -90,7 +90,7 @@ def check_model(model: Model) -> None:
         raise error
 
 
-def shape(request: ResponsesRequest, raw: bytes) -> bytes:
+def shape(request: ResponsesRequest, raw: bytes) -> Tree:
     """The body for llama.cpp.
 
     Raises:
@@ -116,7 +116,7 @@ def shape(request: ResponsesRequest, raw: bytes) -> bytes:
     if isinstance(form, dict) and "response_format" not in body:
         body["response_format"] = _format(form)
     _apply_reasoning(body)
-    return msgspec.json.encode(body)
+    return body
 
 
 def _item(item: Tree, number: int) -> Tree | None:
@@ -145,8 +145,23 @@ def _item(item: Tree, number: int) -> Tree | None:
         raise InvalidArgument(f"'{where}.content' must be a string or an array.", param=f"{where}.content")
     if role == "assistant":
         parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
-        return {**item, "type": "message", "content": parts}
-    return {**item, "type": "message"}
+        return {**item, "type": "message", "content": [_said(part) for part in parts]}
+    if isinstance(content, list):
+        content = [_asked(part) for part in content]
+    return {**item, "type": "message", "content": content}
+
+
+def _said(part: Any) -> Any:
+    """A part of an assistant's message; a refusal was a text, too."""
+    if isinstance(part, dict) and part.get("type") in ("text", "input_text", "refusal"):
+        text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
+        return {"type": "output_text", "text": text or ""}
+    return part
+
+
+def _asked(part: Any) -> Any:
+    """A part of anybody else's message; some clients use the word of chats."""
+    return {**part, "type": "input_text"} if isinstance(part, dict) and part.get("type") == "text" else part
 
 
 def _tool(tool: Tree, number: int) -> Tree:

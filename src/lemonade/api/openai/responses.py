@@ -11,6 +11,7 @@ from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
 from lemonade.inference.relay import EngineRequest, forward
 from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_model, check_reply, shape
+from lemonade.inference.response_media import look_at
 
 
 class ResponseUsage(msgspec.Struct):
@@ -46,9 +47,12 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     shaped = shape(body, exchange.raw)
     model = services.catalog.find(body.model)
     check_model(model)
+    if isinstance(shaped["input"], list):
+        allow_remote = bool(services.settings["allow_remote_images"])
+        await look_at(shaped["input"], model, size=len(exchange.raw), allow_remote=allow_remote)
     request = EngineRequest(
         path="/v1/responses",
-        body=shaped,
+        body=msgspec.json.encode(shaped),
         asked=body.model,
         alias=model.name,
         stream=body.stream is True,

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.inference.test_relay import Sink
+
+from lemonade.errors import InvalidArgument
+from lemonade.inference.relay import DONE, PING
+from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_reply, shape
+from lemonade.inference.response_media import look_at
+from lemonade.model import Model
+
+BLIND = Model(name="m", recipe="llamacpp")
+SEEING = Model(name="m", recipe="llamacpp", labels=("chat", "vision"), checkpoints={"main": "x", "mmproj": "y"})
+
+
+def sent(**body: Any) -> dict[str, Any]:
+    """What the engine is sent for a body."""
+    raw = msgspec.json.encode({"model": "m", "input": "x", **body})
+    return shape(msgspec.json.decode(raw, type=ResponsesRequest), raw)
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({"role": "user", "content": "x"}, {"role": "user", "content": "x", "type": "message"}),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "x"}]},
+            {"role": "user", "content": [{"type": "input_text", "text": "x"}], "type": "message"},
+        ),
+        (
+            {"role": "assistant", "content": "x"},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "x"}], "type": "message"},
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}], "type": "message", "id": "msg"},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "no"}], "type": "message", "id": "msg"},
+        ),
+        (
+            {"type": "function_call", "id": None, "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        ),
+        (
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+        ),
+        ({"type": "reasoning", "summary": [], "content": None}, None),
+        (
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+        ),
+    ],
+)
+def test_items_as_clients_hand_them_back(item: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    last = {"role": "user", "content": "y", "type": "message"}
+    assert sent(input=[item, last])["input"] == ([expected] if expected else []) + [last]
+
+
+def test_the_form_of_the_answer_is_said_in_the_words_of_chats() -> None:
+    form = {"type": "json_schema", "name": "n", "strict": True, "schema": {"type": "object"}}
+    assert sent(text={"format": form})["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "n", "strict": True, "schema": {"type": "object"}},
+    }
+    assert "response_format" not in sent(text={"verbosity": "low"})
+
+
+def test_no_reasoning() -> None:
+    shaped = sent(reasoning={"effort": "none"})
+    assert (shaped["reasoning_effort"], shaped["chat_template_kwargs"]) == ("none", {"enable_thinking": False})
+    assert "chat_template_kwargs" not in sent(reasoning={"effort": "low"})
+
+
+def test_a_named_function_is_the_only_one_and_required() -> None:
+    tools = [{"type": "function", "name": name, "parameters": {"maxLength": 5000, "type": "object"}} for name in "ab"]
+    shaped = sent(tools=tools, tool_choice={"type": "function", "name": "b"})
+    assert shaped["tools"] == [{"type": "function", "name": "b", "parameters": {"type": "object"}}]
+    assert shaped["tool_choice"] == "required"
+
+
+def test_the_answer_carries_the_name_that_was_asked_for() -> None:
+    body = b'{"output":[],"model":"m","usage":{"input_tokens":5,"output_tokens":2}}'
+    checked, figures = check_reply(body, "m")
+    assert checked is body
+    assert figures is not None
+    assert (figures.prompt_tokens, figures.output_tokens) == (5, 2)
+    assert msgspec.json.decode(check_reply(body, "alias")[0])["model"] == "alias"
+    with pytest.raises(msgspec.MsgspecError):
+        check_reply(b'{"choices":[]}', "m")
+
+
+def event(kind: str, **more: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), msgspec.json.encode({"type": kind, **more}))
+
+
+async def test_events_get_the_numbers_that_clients_go_by() -> None:
+    sink = Sink()
+    events = ResponseEvents(sink, "asked")
+    await events.start()
+    await events.write(event("response.created", response={"id": "r"}))
+    await events.write(PING)
+    await events.write(event("response.output_item.added", item={"id": "rs"}))
+    await events.write(event("response.reasoning_text.delta", item_id="rs", delta="hm"))
+    await events.write(event("response.output_item.added", item={"id": "msg"}))
+    await events.write(event("response.output_text.delta", item_id="msg", delta="x"))
+    await events.end(event("response.completed", response={"model": "/a/path.gguf"}) + DONE)
+    assert sink.ended
+    assert sink.body.endswith(b"\n\n" + DONE)
+    assert PING in sink.writes
+    blocks = sink.body.replace(PING, b"").removesuffix(DONE).strip().split(b"\n\n")
+    told = [msgspec.json.decode(block.split(b"\ndata: ")[1]) for block in blocks]
+    for block, one in zip(blocks, told, strict=True):
+        assert block.startswith(b"event: " + one["type"].encode())
+    assert [one["sequence_number"] for one in told] == list(range(6))
+    assert [one.get("output_index") for one in told] == [None, 0, 0, 1, 1, None]
+    assert [one.get("content_index") for one in told] == [None, None, 0, None, 0, None]
+    assert {one["response"]["model"] for one in (told[0], told[-1])} == {"asked"}
+
+
+async def test_numbers_that_the_engine_gives_are_kept() -> None:
+    sink = Sink()
+    given = {"item_id": "msg", "output_index": 7, "content_index": 3, "sequence_number": 20, "logprobs": [1]}
+    events = ResponseEvents(sink, "asked")
+    await events.write(event("response.output_text.delta", **given))
+    await events.write(event("response.output_text.delta", item_id="msg"))
+    first, second = (msgspec.json.decode(one.split(b"data: ")[1]) for one in sink.writes)
+    assert first == {"type": "response.output_text.delta", **given}
+    assert second["sequence_number"] == 21
+
+
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def picture(url: Any) -> list[dict[str, Any]]:
+    return [
+        {"role": "user", "content": [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": url}]}
+    ]
+
+
+async def test_pictures_are_looked_at() -> None:
+    await look_at(picture(PIXEL), SEEING, size=100, allow_remote=False)
+    await look_at([{"role": "user", "content": "x"}], BLIND, size=100, allow_remote=False)
+
+
+@pytest.mark.parametrize(
+    ("items", "model"),
+    [
+        (picture(PIXEL), BLIND),
+        (picture("http://127.0.0.1/x.png"), SEEING),
+        (picture("file:///etc/passwd"), SEEING),
+        (picture(None), SEEING),
+        (picture({"url": PIXEL}), SEEING),
+        ([{"content": [{"type": "input_text"}, {"type": "input_audio", "input_audio": {}}]}], SEEING),
+        ([{"content": [{"type": "input_text"}, {"type": "input_file", "file_id": "x"}]}], SEEING),
+    ],
+)
+async def test_what_nobody_should_look_at(items: list[dict[str, Any]], model: Model) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        await look_at(items, model, size=100, allow_remote=False)
+    assert caught.value.param == "input[0].content[1]"
+    assert "input[0].content[1]" in caught.value.message
