@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.hub.fake_hub import FakeHub, running
-
 from tests.daemon import Daemon
+from tests.hub.fake_hub import FakeHub, running
 
 TOKEN = "hf_secret"
 

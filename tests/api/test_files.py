@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.hub.fake_hub import FakeHub
-
 from tests.daemon import Daemon, gguf, wait_for
+from tests.hub.fake_hub import FakeHub
 
 
 def listed(daemon: Daemon, name: str, query: str = "") -> list[tuple[str, str, int, bool]]:

@@ -1,4 +1,4 @@
-"""A hub that speaks the protocols of Hugging Face and ModelScope, with switches for everything that goes wrong on real ones.
+"""A hub that speaks as Hugging Face and as ModelScope, with switches for everything that goes wrong on real ones.
 
     python tests/hub/fake_hub.py --root DIR [--port 0] [--switches '{"cut": 1000}']
 

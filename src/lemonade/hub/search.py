@@ -75,6 +75,11 @@ def _score(hit: Hit, query: str) -> int:
     return fit + (2_000 if hit.has_gguf else 0) + min(hit.downloads, 1000)
 
 
+def _enough(limit: int) -> int:
+    """How many to ask a hub for, of which some are of no use here."""
+    return min(LARGEST, max(24, 2 * limit))
+
+
 def _huggingface(query: str, limit: int, gguf: bool, env: Mapping[str, str]) -> Iterable[Hit]:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import httpx2
@@ -83,7 +88,9 @@ def _huggingface(query: str, limit: int, gguf: bool, env: Mapping[str, str]) -> 
     endpoint = env.get("HF_ENDPOINT") or constants.ENDPOINT
     api = HfApi(endpoint=endpoint, library_name="lemonade")
     try:
-        found = list(api.list_models(search=query, sort="downloads", limit=limit, filter="gguf" if gguf else None))
+        found = list(
+            api.list_models(search=query, sort="downloads", limit=_enough(limit), filter="gguf" if gguf else None)
+        )
     except errors.OfflineModeIsEnabled as error:
         raise Offline("HF_HUB_OFFLINE is set, so the hub is not asked. Unset it to search.") from error
     except errors.HfHubHTTPError as error:
@@ -112,8 +119,7 @@ def _modelscope(query: str, limit: int, gguf: bool, env: Mapping[str, str]) -> I
     scope = ModelScope(env=env)
     # Its index knows the format by the name only, so the word is searched for as well.
     words = f"{query} GGUF" if gguf and "gguf" not in query.lower() else query
-    size = min(LARGEST, max(24, 2 * limit))
-    parameters = {"sort": "downloads", "page_number": 1, "page_size": size, "search": words}
+    parameters = {"sort": "downloads", "page_number": 1, "page_size": _enough(limit), "search": words}
     data = scope.ask(f"/openapi/v1/models?{urlencode(parameters)}", words)
     try:
         rows: list[Mapping[str, Any]] = data["data"]["models"]

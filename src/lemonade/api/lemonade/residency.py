@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.api.endpoint import LOAD_ERRORS, MISSING_ARGUMENT, ROOT, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.storage import STORAGE_ERROR, storing
 from lemonade.errors import InvalidArgument, MissingArgument, ModelNotFound, ModelNotLoaded, RequestError
 from lemonade.model import Model
 
@@ -44,15 +45,11 @@ async def load(exchange: Exchange, body: LoadRequest) -> None:
     model = services.catalog.find(body.model_name)
     if "on-demand" in model.labels:
         raise InvalidArgument(f"'{body.model_name}' runs on demand and is never loaded.", param="model_name")
-    request: dict[str, Any] = msgspec.json.decode(exchange.raw)
-    for name in LoadRequest.__struct_fields__:
-        if name != "ctx_size":
-            request.pop(name, None)
-    options = services.options.accept(model, request)
-    if body.save_options is True:
-        services.options.replace(model, options)
     pinned = body.pinned if isinstance(body.pinned, bool) else None
-    await services.residency.load(model, options, pinned=pinned)
+    if model.is_collection:
+        await _load_parts(exchange, model, pinned)
+    else:
+        await services.residency.load(model, _options(exchange, body, model), pinned=pinned)
     await exchange.json(
         {
             "status": "success",
@@ -64,15 +61,41 @@ async def load(exchange: Exchange, body: LoadRequest) -> None:
     )
 
 
+def _options(exchange: Exchange, body: LoadRequest, model: Model) -> dict[str, Any]:
+    """The request's options, kept for later loads if it says so."""
+    options = exchange.services.options
+    request: dict[str, Any] = msgspec.json.decode(exchange.raw)
+    accepted = options.accept(model, {key: value for key, value in request.items() if key != "pinned"})
+    if body.save_options is True:
+        pin = {"pinned": body.pinned} if "pinned" in request else {}
+        with storing():
+            options.replace(model, {**accepted, **pin})
+    return accepted
+
+
+async def _load_parts(exchange: Exchange, collection: Model, pinned: bool | None) -> None:
+    """Each model of an omni collection, with its own options. A router loads what it needs when it needs it."""
+    if collection.recipe != "collection.omni":
+        return
+    services = exchange.services
+    for name in collection.components:
+        if entry := services.catalog.entry_or_none(name):
+            await services.residency.load(entry.model, {}, pinned=pinned)
+
+
 LOAD = Endpoint(
     id="lemonade.load",
     method="POST",
     path="/load",
     summary="Load a model now, with options",
-    description="Does nothing if the model is loaded with the same options; reloads it if they differ.",
+    description=(
+        "Does nothing if the model is loaded with the same options; reloads it if they differ. An option that is left "
+        "out has its saved value; `null` passes over what is saved for this load. Of a collection every model that is "
+        "known is loaded, with its own options."
+    ),
     body=LoadRequest,
     response=LoadResponse,
-    errors=LOAD_ERRORS,
+    errors=(*LOAD_ERRORS, STORAGE_ERROR),
     changes=True,
     handler=load,
 )
