@@ -79,7 +79,7 @@ def test_the_first_model_that_people_meet() -> None:
     model = MODELS["SmolLM2-135M-Instruct-GGUF"]
     assert model.suggested
     assert model.mode == "chat"
-    assert model.recipe_options == {"llamacpp_args": "--temp 0.2 --top-p 0.9"}
+    assert model.recipe_options == {"llamacpp_args": "--temp 0.2 --top-p 0.9 --chat-template chatml"}
 
 
 def test_a_picture_models_defaults_are_filled_in() -> None:

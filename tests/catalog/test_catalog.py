@@ -258,7 +258,7 @@ class TestListing:
         world.options.save(world.catalog.find(name), {"ctx_size": 1024})
         assert world.catalog.entry(name).recipe_options == {
             "ctx_size": 1024,
-            "llamacpp_args": "--temp 0.2 --top-p 0.9",
+            "llamacpp_args": "--temp 0.2 --top-p 0.9 --chat-template chatml",
         }
         assert world.catalog.entry("SD-Turbo").recipe_options == {
             "cfg_scale": 1.0,

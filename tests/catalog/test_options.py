@@ -175,7 +175,7 @@ class TestArguments:
         world.options.save(model, {"llamacpp_args": "--seed 1", "ctx_size": 5})
         assert self.args(world, model) == "--seed 1 --parallel 1"
         resolved = world.options.resolve(model, {"llamacpp_args": None})
-        assert resolved["llamacpp_args"] == "--temp 0.2 --top-p 0.9 --parallel 1"
+        assert resolved["llamacpp_args"] == "--temp 0.2 --top-p 0.9 --chat-template chatml --parallel 1"
         assert resolved["ctx_size"] == 5
         assert world.options.saved(model) == {"llamacpp_args": "--seed 1", "ctx_size": 5}
 

@@ -117,6 +117,23 @@ async def until(look: Callable[[], Awaitable[bool]], wanted: bool) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_giving_a_prompt_up_stops_its_evaluation(stream: bool) -> None:
+    async with smol(ctx_size=8192) as connection:
+        body = {"messages": [{"role": "user", "content": "word " * 7000}], "max_tokens": 5, "stream": stream}
+        asking = asyncio.create_task(connection.request("POST", "/v1/chat/completions", json.dumps(body).encode()))
+        while not (await ask(connection, "/slots"))[0]["is_processing"]:
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        # It looks after its clients once a second, unless the answer to somebody else comes in between.
+        await asyncio.sleep(1.5)
+        while (await ask(connection, "/slots"))[0]["is_processing"]:
+            await asyncio.sleep(1.5)
+        metrics = await (await connection.request("GET", "/metrics")).read()
+        read = next(line for line in metrics.decode().splitlines() if line.startswith("llamacpp:prompt_tokens_total"))
+        assert float(read.split()[1]) < 7000
+
+
 async def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"<html>not a model</html>")

@@ -23,6 +23,9 @@ EMBEDDING_CONTEXT = 8192
 #: Tokens of one text that an embedding or reranking model can take: they are computed in a single batch, for which
 #: llama.cpp's default of 512 is too short.
 EMBEDDING_BATCH = 2048
+#: Tokens of a prompt after which llama.cpp looks whether its client is still there. On a CPU a batch is computed in
+#: pieces of 512 anyway, so larger ones only make a request that was given up hold the engine for longer.
+CPU_BATCH = 512
 
 #: Backends of the original that want a downloaded program.
 _ELSEWHERE = ("cuda", "vulkan", "rocm")
@@ -158,6 +161,8 @@ def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[
     if model.mode in ("embeddings", "reranking"):
         for flag in ("--batch-size", "--ubatch-size"):
             made += [] if mentions(words, flag) else [flag, str(EMBEDDING_BATCH)]
+    elif backend.name == "cpu" and not mentions(words, "--batch-size"):
+        made += ["--batch-size", str(CPU_BATCH)]
     if backend.name == "cpu" and not mentions(words, "--fit"):
         # The context is sized already and there is no device memory to fit into: the trial load would be for nothing.
         made += ["--fit", "off"]
