@@ -171,6 +171,29 @@ def test_addresses_inside_are_not_fetched(checking: Daemon, inside: tuple[int, l
     assert checking.starts == []
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "content": [{"type": "input_image", "image_url": "{}"}]},
+        {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_image", "image_url": "{}"}]},
+        {
+            "type": "function_call_output",
+            "call_id": "1",
+            "content": [],
+            "output": [{"type": "input_image", "image_url": "{}"}],
+        },
+    ],
+    ids=["message", "output", "both"],
+)
+def test_responses_fetch_nothing_either(checking: Daemon, inside: tuple[int, list[str]], item: dict[str, Any]) -> None:
+    port, seen = inside
+    raw = json.dumps({"model": "Eyes", "input": [item]}).replace("{}", f"http://127.0.0.1:{port}/a.png")
+    answer = checking.post("/v1/responses", raw.encode())
+    assert (answer.status, answer.error["code"]) == (400, "invalid_argument")
+    assert seen == []
+    assert checking.starts == []
+
+
 def test_the_engine_gets_the_picture_as_it_came(make_daemon: Any) -> None:
     daemon = make_daemon()
     add_seeing_model(daemon, gguf({"general.architecture": "llama"}), gguf({"general.architecture": "clip"}))

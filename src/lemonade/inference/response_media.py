@@ -49,12 +49,9 @@ async def look_at(items: list[Tree], model: Model, *, size: int, allow_remote: b
 
 
 def _parts(item: Tree) -> list[Any]:
-    """The parts of a message, or of what a function gave back."""
-    for key in ("content", "output"):
-        if isinstance(item.get(key), list):
-            parts: list[Any] = item[key]
-            return parts
-    return []
+    """The parts of a message, or of what a function gave back; of an item that has both, all of them: an engine must
+    not find one that nobody looked at."""
+    return [part for key in ("content", "output") if isinstance(item.get(key), list) for part in item[key]]
 
 
 def _as_chat(part: Any, where: str, number: int) -> Tree:

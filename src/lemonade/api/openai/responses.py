@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.inference.media import fetches_pictures
 from lemonade.inference.relay import EngineRequest, forward
 from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_model, check_reply, shape
 from lemonade.inference.response_media import look_at
@@ -48,7 +49,7 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     model = services.catalog.find(body.model)
     check_model(model)
     if isinstance(shaped["input"], list):
-        allow_remote = bool(services.settings["allow_remote_images"])
+        allow_remote = fetches_pictures(services.settings)
         await look_at(shaped["input"], model, size=len(exchange.raw), allow_remote=allow_remote)
     request = EngineRequest(
         path="/v1/responses",
