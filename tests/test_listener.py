@@ -11,7 +11,7 @@ from tests.daemon import free_port
 
 from lemonade import listener as module
 from lemonade.errors import ConfigError
-from lemonade.listener import MAX_HEAD, AddressInUse, Listener, address, bind
+from lemonade.listener import MAX_HEAD, AddressInUse, Listener, address, bind, is_open_to_network
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -114,3 +114,11 @@ def test_a_host_that_is_not_here() -> None:
 )
 def test_the_address_that_is_shown_can_be_opened(host: str, shown: str) -> None:
     assert address(host, 80) == f"http://{shown}:80"
+
+
+@pytest.mark.parametrize(
+    ("host", "open_to_network"),
+    [("localhost", False), ("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("", True), ("10.0.0.1", True)],
+)
+def test_which_addresses_other_machines_reach(host: str, open_to_network: bool) -> None:
+    assert is_open_to_network(host) is open_to_network

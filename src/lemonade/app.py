@@ -24,7 +24,7 @@ from lemonade.engines.table import Engines
 from lemonade.errors import LemonadeError
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.store import Store
-from lemonade.listener import Listener, address, refusal
+from lemonade.listener import Listener, address, is_open_to_network, refusal
 from lemonade.model import Model
 from lemonade.paths import Paths, models_directory
 from lemonade.residency.manager import Residency
@@ -74,6 +74,8 @@ async def serve(
             services.stop = listener.stop
             _constrain_address(settings)
             settings.subscribe(lambda changed: _follow(listener, settings, changed))
+            if is_open_to_network(settings["host"]) and not guard.secrets:
+                logger.warning("Every machine on the network can use this daemon. LEMONADE_API_KEY would ask for a key.")
             with _signals(listener.stop):
                 where = address(settings["host"], settings["port"])
                 asyncio.get_running_loop().call_soon(_announce, where, on_ready)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import logging
 import socket
 from collections.abc import Iterator
@@ -238,6 +239,14 @@ def _listen(family: int, name: Any) -> socket.socket:
         one.close()
         raise
     return one
+
+
+def is_open_to_network(host: str) -> bool:
+    """Whether other machines can reach a daemon that listens on `host`."""
+    try:
+        return not all(ipaddress.ip_address(name[0]).is_loopback for _, name, _ in _names(host, 0))
+    except ConfigError:
+        return False
 
 
 def address(host: str, port: int) -> str:

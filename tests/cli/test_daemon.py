@@ -123,3 +123,15 @@ def test_serve_on_a_busy_port(shell: Shell) -> None:
     assert ended.code == 1
     assert [line for line in ended.err.splitlines() if "already in use" in line]
     assert "Traceback" not in ended.err
+
+
+def test_stop_ends_it_and_comes_back_when_it_has(shell: Shell) -> None:
+    assert shell("run", "tiny", "hi").code == 0
+    (pid,) = daemons(shell)
+    stopped = shell("stop")
+    assert (stopped.code, stopped.out) == (0, "")
+    assert "has stopped" in stopped.err
+    wait_for(lambda: not alive(pid), PATIENCE)
+    again = shell("stop")
+    assert again.code == 1
+    assert "lemonade serve" in again.err

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from lemonade import __version__
-from lemonade.cli import config, delete, load, logs, pin, pull, run, serve, status, unload
+from lemonade.cli import config, delete, load, logs, pin, pull, run, serve, status, stop, unload
 from lemonade.cli import list as listing
 from lemonade.cli.target import Target
 from lemonade.cli.terminal import fail
@@ -90,6 +90,7 @@ app.command("unpin", epilog=epilog(pin.UNPIN_EXAMPLES))(pin.unpin)
 app.command("delete", epilog=epilog(delete.EXAMPLES))(delete.delete)
 app.add_typer(config_app, name="config")
 app.command("logs", epilog=epilog(logs.EXAMPLES))(logs.logs)
+app.command("stop", epilog=epilog(stop.EXAMPLES))(stop.stop)
 app.command("serve", epilog=epilog(serve.EXAMPLES))(serve.serve)
 
 lemond_app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
