@@ -108,6 +108,16 @@ def test_histories_of_agents() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [('{"a": 1}', '{"a": 1}'), ({"a": 1}, '{"a":1}'), (None, "{}"), ("", "{}"), ("{broken", '"{broken"')],
+)
+def test_arguments_of_calls_are_json(given: Any, expected: str) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": given}}
+    result = sent(messages=[USER, {"role": "assistant", "content": "", "tool_calls": [call]}])
+    assert result["messages"][1]["tool_calls"][0]["function"]["arguments"] == expected
+
+
 def system(text: Any) -> dict[str, Any]:
     return {"role": "system", "content": text}
 

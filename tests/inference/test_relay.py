@@ -271,6 +271,11 @@ async def test_an_engine_lost_in_the_middle_is_not_asked_again() -> None:
         (500, b'{"error":{"code":501,"message":"m"}}', (501, "m", "backend_error", None)),
         (404, b'{"message":"m"}', (404, "m", "invalid_request_error", None)),
         (
+            400,
+            b'{"error":{"code":400,"message":"Unable.\\nError: Jinja Exception: System first.","type":"t"}}',
+            (400, "The model's chat template refuses this conversation: System first.", "t", None),
+        ),
+        (
             500,
             b'{"error":{"code":500,"message":"image input is not supported - hint: x","type":"server_error"}}',
             (400, "image input is not supported - hint: x", "invalid_request_error", None),

@@ -54,12 +54,21 @@ def _call(call: Any) -> Any:
     call.setdefault("type", "function")
     function = call.get("function")
     if isinstance(function, dict):
-        arguments = function.get("arguments")
-        if arguments is None:
-            function["arguments"] = "{}"
-        elif not isinstance(arguments, str):
-            function["arguments"] = msgspec.json.encode(arguments).decode()
+        function["arguments"] = _arguments(function.get("arguments"))
     return call
+
+
+def _arguments(given: Any) -> str:
+    """As JSON. What a model wrote that is none stays in the conversation as a text, so that it can go on."""
+    if given is None or given == "":
+        return "{}"
+    if isinstance(given, str):
+        try:
+            msgspec.json.decode(given)
+        except (msgspec.DecodeError, RecursionError):
+            return msgspec.json.encode(given).decode()
+        return given
+    return msgspec.json.encode(given).decode()
 
 
 def _system_first(messages: list[Tree]) -> list[Tree]:

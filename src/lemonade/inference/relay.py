@@ -46,8 +46,11 @@ _CLIENTS_FAULT = (
     "audio input is not supported",
     "video input is not supported",
     "Failed to parse messages",
+    "Failed to parse tool call arguments",
     "Failed to parse tools",
 )
+#: After it stands what the template says; before it, its source.
+_REFUSED_BY_TEMPLATE = "Jinja Exception: "
 
 
 class Sink(Protocol):
@@ -314,6 +317,9 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
     code = fields.get("code")
     if isinstance(code, int) and 400 <= code <= 599:
         status = code
+    if (at := message.find(_REFUSED_BY_TEMPLATE)) >= 0:
+        reason = message[at + len(_REFUSED_BY_TEMPLATE) :].strip()
+        message = f"The model's chat template refuses this conversation: {reason}"
     kind = fields.get("type")
     if status == 500 and any(phrase in message for phrase in _CLIENTS_FAULT):
         status, kind = 400, "invalid_request_error"
