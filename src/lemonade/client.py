@@ -123,6 +123,10 @@ class Client:
         """The JSON answer of `POST path`; waits without end by default, for a load may take minutes."""
         return self._call("POST", path, body, timeout)
 
+    def delete(self, path: str, *, timeout: float | None = QUICK) -> Any:
+        """The JSON answer of `DELETE path`."""
+        return self._call("DELETE", path, None, timeout)
+
     def is_alive(self) -> bool:
         """Whether a daemon answers at the address. Raises BadAnswer when something else does."""
         try:

@@ -10,7 +10,10 @@ from tests.cli.fake_daemon import FakeDaemon
 
 from lemonade.cli.main import arrange
 
-COMMANDS = ["run", "pull", "list", "load", "unload", "status", "pin", "unpin", "delete", "logs", "serve", "config"]
+COMMANDS = [
+    *("run", "pull", "search", "scan", "list", "load", "unload", "status", "pin", "unpin", "options", "alias"),
+    *("check-updates", "export", "import", "delete", "logs", "serve", "config"),
+]
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["config", "set"]])

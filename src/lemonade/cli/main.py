@@ -13,7 +13,26 @@ from typing import Annotated
 import typer
 
 from lemonade import __version__
-from lemonade.cli import config, delete, load, logs, pin, pull, run, serve, status, stop, unload
+from lemonade.cli import (
+    alias,
+    config,
+    delete,
+    export,
+    importing,
+    load,
+    logs,
+    options,
+    pin,
+    pull,
+    run,
+    scan,
+    search,
+    serve,
+    status,
+    stop,
+    unload,
+    updates,
+)
 from lemonade.cli import list as listing
 from lemonade.cli.target import Target
 from lemonade.cli.terminal import fail
@@ -79,14 +98,27 @@ config_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, con
 config_app.callback(epilog=epilog(config.EXAMPLES))(config.config)
 config_app.command("set", epilog=epilog(config.SET_EXAMPLES))(config.set_config)
 
+alias_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, context_settings=HELP_NAMES)
+alias_app.callback(epilog=epilog(alias.EXAMPLES))(alias.alias)
+alias_app.command("add", epilog=epilog(alias.ADD_EXAMPLES))(alias.add)
+alias_app.command("remove", epilog=epilog(alias.REMOVE_EXAMPLES))(alias.remove)
+alias_app.command("list", epilog=epilog(alias.LIST_EXAMPLES))(alias.list_aliases)
+
 app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
 app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)
+app.command("search", epilog=epilog(search.EXAMPLES))(search.search)
+app.command("scan", epilog=epilog(scan.EXAMPLES))(scan.scan)
 app.command("list", epilog=epilog(listing.EXAMPLES))(listing.list_models)
 app.command("load", epilog=epilog(load.EXAMPLES))(load.load)
 app.command("unload", epilog=epilog(unload.EXAMPLES))(unload.unload)
 app.command("status", epilog=epilog(status.EXAMPLES))(status.status)
 app.command("pin", epilog=epilog(pin.PIN_EXAMPLES))(pin.pin)
 app.command("unpin", epilog=epilog(pin.UNPIN_EXAMPLES))(pin.unpin)
+app.command("options", epilog=epilog(options.EXAMPLES))(options.options)
+app.add_typer(alias_app, name="alias")
+app.command("check-updates", epilog=epilog(updates.EXAMPLES))(updates.check_updates)
+app.command("export", epilog=epilog(export.EXAMPLES))(export.export)
+app.command("import", epilog=epilog(importing.EXAMPLES))(importing.import_model)
 app.command("delete", epilog=epilog(delete.EXAMPLES))(delete.delete)
 app.add_typer(config_app, name="config")
 app.command("logs", epilog=epilog(logs.EXAMPLES))(logs.logs)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 lemonade pull Qwen3-0.6B-GGUF
 lemonade pull unsloth/Qwen3-0.6B-GGUF:Q4_K_M
+lemonade pull https://huggingface.co/unsloth/Qwen3-0.6B-GGUF
 lemonade pull user.Tiny --recipe llamacpp --checkpoint unsloth/Qwen3-0.6B-GGUF:Q4_0
 lemonade pull Qwen3-0.6B-GGUF --cancel                stop a download that goes on in the daemon
 """
@@ -98,7 +99,12 @@ def _own(name: str, given: list[str], recipe: str | None) -> dict[str, Any]:
 
 def _from_repository(client: Client, text: str, source: str | None) -> dict[str, Any]:
     """The definition that a repository suggests for itself."""
-    checkpoint, _, variant = text.rpartition(":") if ":" in text.rsplit("/", 1)[-1] else (text, "", "")
+    from lemonade.hub import address
+
+    if read := address.read(text):
+        checkpoint, variant, source = read.repository, read.variant, read.registry
+    else:
+        checkpoint, _, variant = text.rpartition(":") if ":" in text.rsplit("/", 1)[-1] else (text, "", "")
     query = {"checkpoint": checkpoint, **({"source": source} if source else {})}
     found = client.get(f"/v1/pull/variants?{urlencode(query)}", timeout=120)
     repository = found["checkpoint"]
@@ -114,7 +120,10 @@ def _from_repository(client: Client, text: str, source: str | None) -> dict[str,
         # Of several projectors the first is as good as any; of several drafts none is the obvious one.
         if files and (role == "mmproj" or len(files) == 1):
             checkpoints[role] = f"{repository}:{files[0]}"
-    body = {"model_name": f"user.{name}-{variant}", "recipe": found["recipe"], "checkpoints": checkpoints}
+    # A file's own name says what it is; a quantisation's does not.
+    file = variant.rpartition("/")[2]
+    named = file.rpartition(".")[0] if file.lower().endswith(".gguf") else f"{name}-{variant}"
+    body = {"model_name": f"user.{named}", "recipe": found["recipe"], "checkpoints": checkpoints}
     if labels := found.get("suggested_labels"):
         body["labels"] = labels
     return body
