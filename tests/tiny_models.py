@@ -37,6 +37,11 @@ def text_model() -> Path:
     return _made("tiny-text", _write_text_model)
 
 
+def predicting_model() -> Path:
+    """A chat model of the architecture `glm4moe` whose last layer predicts further tokens (MTP)."""
+    return _made("tiny-mtp", _write_predicting_model)
+
+
 def projector() -> Path:
     """A vision encoder of the kind `pixtral` for `text_model`: a larger picture gives more tokens."""
     return _made("tiny-mmproj", _write_projector)
@@ -54,8 +59,49 @@ def _made(name: str, write: Callable[[Path], None]) -> Path:
 
 
 def _write_text_model(path: Path) -> None:
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(path, "llama")
+    random = _random(0)
+    _write_text(writer, random, blocks=2)
+    for block in range(2):
+        _write_block(writer, f"blk.{block}", random, WIDTH, ("attn_norm", "ffn_norm", "attn_output"))
+    _finish(writer)
+
+
+def _write_predicting_model(path: Path) -> None:
     import numpy as np
-    from gguf import GGUFWriter, TokenType
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(path, "glm4moe")
+    random = _random(2)
+    _write_text(writer, random, blocks=3)
+    # Only the layer that predicts has experts, because it must.
+    writer.add_leading_dense_block_count(2)
+    writer.add_expert_count(2)
+    writer.add_expert_used_count(1)
+    writer.add_expert_shared_count(1)
+    writer.add_expert_feed_forward_length(WIDTH)
+    writer.add_nextn_predict_layers(1)
+    for block in range(3):
+        _write_block(
+            writer, f"blk.{block}", random, WIDTH, ("attn_norm", "post_attention_norm", "attn_output"), block < 2
+        )
+    writer.add_tensor("blk.2.ffn_gate_inp.weight", random(2, WIDTH))
+    writer.add_tensor("blk.2.exp_probs_b.bias", np.zeros(2, np.float32))
+    for name in ("gate", "up", "down"):
+        writer.add_tensor(f"blk.2.ffn_{name}_exps.weight", 0.2 * random(2, WIDTH, WIDTH))
+        writer.add_tensor(f"blk.2.ffn_{name}_shexp.weight", 0.2 * random(WIDTH, WIDTH))
+    writer.add_tensor("blk.2.nextn.eh_proj.weight", 0.2 * random(WIDTH, 2 * WIDTH))
+    for name in ("enorm", "hnorm", "shared_head_norm"):
+        writer.add_tensor(f"blk.2.nextn.{name}.weight", np.ones(WIDTH, np.float32))
+    _finish(writer)
+
+
+def _write_text(writer: GGUFWriter, random: Any, *, blocks: int) -> None:
+    """What is the same in all text models: sizes, vocabulary, first and last layer."""
+    import numpy as np
+    from gguf import TokenType
 
     control = ["<unk>", "<s>", "</s>"]
     kinds = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL]
@@ -63,11 +109,10 @@ def _write_text_model(path: Path) -> None:
     tokens = [*control, *spare, "\u2581", *"abcdefghijklmnopqrstuvwxyz", *WORDS]
     kinds += [TokenType.BYTE] * 256 + [TokenType.NORMAL] * (len(tokens) - 259)
 
-    writer = GGUFWriter(path, "llama")
     writer.add_name("Tiny")
     writer.add_context_length(8192)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(2)
+    writer.add_block_count(blocks)
     writer.add_feed_forward_length(2 * WIDTH)
     writer.add_head_count(4)
     writer.add_head_count_kv(4)
@@ -83,15 +128,11 @@ def _write_text_model(path: Path) -> None:
     writer.add_unk_token_id(0)
     writer.add_chat_template(TEMPLATE)
 
-    random = _random(0)
     output = random(len(tokens), WIDTH)
     output[: len(tokens) - len(WORDS)] = 0
     writer.add_tensor("token_embd.weight", random(len(tokens), WIDTH))
     writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))
     writer.add_tensor("output.weight", output)
-    for block in range(2):
-        _write_block(writer, f"blk.{block}", random, WIDTH, ("attn_norm", "ffn_norm", "attn_output"))
-    _finish(writer)
 
 
 def _write_projector(path: Path) -> None:
@@ -127,7 +168,9 @@ def _write_projector(path: Path) -> None:
     _finish(writer)
 
 
-def _write_block(writer: GGUFWriter, name: str, random: Any, width: int, called: tuple[str, str, str]) -> None:
+def _write_block(
+    writer: GGUFWriter, name: str, random: Any, width: int, called: tuple[str, str, str], dense: bool = True
+) -> None:
     import numpy as np
 
     norm, second_norm, output = called
@@ -135,6 +178,8 @@ def _write_block(writer: GGUFWriter, name: str, random: Any, width: int, called:
         writer.add_tensor(f"{name}.{each}.weight", np.ones(width, np.float32))
     for each in ("attn_q", "attn_k", "attn_v", output):
         writer.add_tensor(f"{name}.{each}.weight", 0.2 * random(width, width))
+    if not dense:
+        return
     for each in ("ffn_gate", "ffn_up"):
         writer.add_tensor(f"{name}.{each}.weight", 0.2 * random(2 * width, width))
     writer.add_tensor(f"{name}.ffn_down.weight", 0.2 * random(width, 2 * width))

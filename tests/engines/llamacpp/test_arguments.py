@@ -74,11 +74,6 @@ def test_what_a_flag_sets(text: str, attribute: str, value: object) -> None:
     assert values(text)[attribute] == value
 
 
-def test_a_models_own_layers_for_prediction_are_loaded_when_they_are_used() -> None:
-    assert values("--spec-type draft-mtp")["load_mtp"] is True
-    assert "load_mtp" not in values("--spec-type draft-simple,ngram-mod")
-
-
 def test_a_file_is_read(tmp_path: Path) -> None:
     template = tmp_path / "template.jinja"
     template.write_text("{{ messages }}")

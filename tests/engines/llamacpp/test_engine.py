@@ -109,6 +109,11 @@ def test_no_engine_hands_files_to_ffmpeg(shim: Path) -> None:
     assert plan({"llamacpp_backend": "system"}).env["LLAMA_ARG_VIDEO_FFMPEG_DIR"] == os.devnull
 
 
+@pytest.mark.parametrize("backend", ["cpu", "system"])
+def test_a_failed_assertion_is_the_last_word(shim: Path, backend: str) -> None:
+    assert plan({"llamacpp_backend": backend}).env["GGML_NO_BACKTRACE"] == "1"
+
+
 def test_the_bundled_engine_takes_the_same_words(no_server: None) -> None:
     launch = plan({"llamacpp_args": "--temp 0.5"}, files={"main": GGUF, "mmproj": Path("/p")})
     assert launch.argv[:3] == (sys.executable, "-m", "lemonade.engines.llamacpp.host")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.inference.images import data_url, png, wav
-from tests.tiny_models import PATCH, projector, text_model
+from tests.tiny_models import PATCH, predicting_model, projector, text_model
 
 from lemonade.engines.connection import Connection
 from lemonade.engines.llamacpp.engine import LlamaCpp
@@ -92,3 +92,10 @@ async def test_a_draft_model_is_asked() -> None:
         assert answer["timings"]["draft_n_accepted"] == answer["timings"]["draft_n"] > 0
     async with running({"main": text_model(), "draft": text_model()}, "--spec-type none") as (connection, _):
         assert "draft_n" not in (await ask(connection, TEXT, tokens=30))[1]["timings"]
+
+
+async def test_a_models_own_layer_predicts() -> None:
+    async with running({"main": predicting_model()}, "--spec-type draft-mtp --spec-draft-p-min 0") as (connection, _):
+        status, answer = await ask(connection, TEXT, tokens=30)
+        assert status == 200
+        assert answer["timings"]["draft_n"] > 0

@@ -27,6 +27,9 @@ EMBEDDING_BATCH = 2048
 #: pieces of 512 anyway, so larger ones only make a request that was given up hold the engine for longer.
 CPU_BATCH = 512
 
+#: An assertion that fails in llama.cpp is its last word: else a debugger writes pages behind it, for seconds.
+QUIET_DEATH = {"GGML_NO_BACKTRACE": "1"}
+
 #: Backends of the original that want a downloaded program.
 _ELSEWHERE = ("cuda", "vulkan", "rocm")
 
@@ -113,7 +116,7 @@ class LlamaCpp:
                 argv=(program, *made, *words),
                 port=port,
                 # No videos, as for the bundled engine; older ones do not know the variable.
-                env={"LLAMA_ARG_VIDEO_FFMPEG_DIR": os.devnull},
+                env={**QUIET_DEATH, "LLAMA_ARG_VIDEO_FFMPEG_DIR": os.devnull},
                 backend="system",
                 device=backend.devices[0],
             )
@@ -125,6 +128,7 @@ class LlamaCpp:
             name="llama.cpp",
             argv=(sys.executable, "-m", "lemonade.engines.llamacpp.host", *made, *words),
             port=port,
+            env=dict(QUIET_DEATH),
             backend=backend.name,
             device=backend.devices[0],
         )

@@ -63,13 +63,6 @@ def _priority(word: str) -> Member:
     return Member("ggml_sched_priority", "GGML_SCHED_PRIO_" + choice(names)(word))
 
 
-def _speculation(word: str) -> list[Setting]:
-    types = [choice(_SPECULATIVE)(part) for part in word.split(",")]
-    made = [Setting("speculative.types", kind, "add") for kind in types]
-    # A model's own layers for prediction are not loaded otherwise.
-    return [*made, Setting("load_mtp", True)] if _SPECULATIVE["draft-mtp"] in types else made
-
-
 def _ngram(kind: str) -> list[Flag]:
     where = "speculative." + kind.replace("-", "_")
     return [
@@ -263,7 +256,7 @@ TAKEN: tuple[Flag, ...] = (
     valued("--image-max-tokens", whole(-1), "image_max_tokens"),
     valued("--mtmd-batch-max-tokens", whole(1), "mtmd_batch_max_tokens"),
     # Speculation.
-    Flag(("--spec-type",), 1, _speculation),
+    listed("--spec-type", lambda word: [choice(_SPECULATIVE)(part) for part in word.split(",")], "speculative.types"),
     valued("--draft --draft-n --draft-max --spec-draft-n-max", whole(0), _DRAFT + "n_max"),
     valued("--draft-n-min --draft-min --spec-draft-n-min", whole(0), _DRAFT + "n_min"),
     valued("--draft-p-min --spec-draft-p-min", number(0, 1), _DRAFT + "p_min"),
