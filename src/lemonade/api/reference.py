@@ -120,7 +120,8 @@ def _operation(endpoint: Endpoint, references: dict[Any, Any], components: dict[
             "schema": {"type": "array", "items": schema} if endpoint.response_is_array else schema
         }
     if endpoint.streams:
-        answer["text/event-stream"] = {"schema": {"type": "string"}}
+        # No type: some tools hold the whole stream to it, others each event.
+        answer["text/event-stream"] = {"schema": {"description": "Server-sent events."}}
     operation["responses"] = {str(endpoint.status): {"description": "OK", "content": answer}}
     for status, rows in _by_status(endpoint.all_errors).items():
         operation["responses"][str(status)] = {

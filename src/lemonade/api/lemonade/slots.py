@@ -46,6 +46,7 @@ SLOTS = Endpoint(
     summary="Read the slots of a loaded model",
     description="The answer is llama.cpp's array.",
     query=SlotsQuery,
+    response_is_array=True,
     errors=(ErrorRow(400, None, "No model is named and none is loaded."), *LOAD_ERRORS, *ENGINE_ERRORS),
     handler=slots,
 )
