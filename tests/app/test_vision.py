@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.server
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -76,6 +77,21 @@ def test_a_model_sees(seeing: Daemon) -> None:
     assert tokens[0] + 16 <= tokens[1] < tokens[1] + 48 <= tokens[2]
     streamed = ask(seeing, "Eyes", image(data_url(png(64, 64))), stream=True)
     assert streamed.body.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.real
+def test_every_format_is_seen(seeing: Daemon) -> None:
+    from PIL import Image
+
+    said = []
+    for kind in ("PNG", "BMP", "GIF", "WEBP", "JPEG"):
+        made = io.BytesIO()
+        with Image.new("RGB", (64, 64), "orange") as picture:
+            picture.save(made, kind, lossless=True)
+        answer = ask(seeing, "Eyes", image(data_url(made.getvalue(), f"image/{kind.lower()}")), temperature=0)
+        assert answer.status == 200, (kind, answer.body)
+        said.append(answer.json()["choices"][0]["message"]["content"])
+    assert len(set(said[:4])) == 1, "the same pixels, which JPEG may change a little"
 
 
 @pytest.mark.real

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
-from tests.inference.images import data_url, jpeg, png, wav
+from PIL import Image
+from tests.inference.images import data_url, jpeg, png, wav, whole_webp
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference import media
@@ -261,6 +263,27 @@ async def test_a_fetched_picture_takes_the_place_of_its_address(monkeypatch: pyt
     monkeypatch.setattr(remote_images, "fetch", lambda place, url: (made, media.MAX_PIXELS_TOGETHER + 1))
     with pytest.raises(InvalidArgument, match="megapixels"):
         await put_in(body, found)
+
+
+async def test_a_webp_picture_becomes_one_that_engines_decode() -> None:
+    parts = [image(data_url(png(10, 5))), image(data_url(whole_webp(20, 10), "image/webp"))]
+    body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": parts}]})
+    found = of_bytes(body)
+    assert (found.images, found.pixels, found.addresses) == (2, 250, 0)
+    first, second = msgspec.json.decode(await put_in(body, found))["messages"][0]["content"]
+    assert first == parts[0]
+    head, _, payload = second["image_url"]["url"].partition(",")
+    assert head == "data:image/png;base64"
+    with Image.open(io.BytesIO(base64.b64decode(payload))) as made, Image.open(io.BytesIO(png(20, 10))) as original:
+        assert made.format == "PNG"
+        assert made.tobytes() == original.convert("RGB").tobytes()
+
+
+async def test_a_damaged_webp_picture() -> None:
+    url = data_url(whole_webp(20, 10)[:40])
+    body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": [image(url)]}]})
+    with pytest.raises(InvalidArgument, match="is a damaged WebP picture"):
+        await put_in(body, of_bytes(body))
 
 
 async def test_without_addresses_the_body_stays_as_it_is() -> None:

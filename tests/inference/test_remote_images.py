@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.inference.images import data_url, png
+from tests.inference.images import data_url, png, whole_webp
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference import remote_images
@@ -115,6 +115,15 @@ def refused_at_home(url: str) -> str:
 def test_a_picture_comes_as_a_data_url(site: Site) -> None:
     assert fetch(PLACE, site.url("/a.png"), resolve=home, allowed=is_home) == (data_url(PICTURE), 50)
     assert site.seen == [("/a.png", f"pictures.test:{site.port}")]
+
+
+def test_a_webp_picture_comes_as_png(site: Site) -> None:
+    site.answers["/a.webp"] = (200, {"Content-Type": "image/webp"}, whole_webp(10, 5))
+    url, pixels = fetch(PLACE, site.url("/a.webp"), resolve=home, allowed=is_home)
+    assert url.startswith("data:image/png;base64,iVBORw0KGgo")
+    assert pixels == 50
+    site.answers["/b.webp"] = (200, {"Content-Type": "image/webp"}, whole_webp(10, 5)[:40])
+    assert "what is there is a damaged WebP picture" in refused_at_home(site.url("/b.webp"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.errors import InvalidArgument
-from lemonade.inference.pictures import FORMATS, MAX_IMAGE_BYTES, MAX_PIXELS, Reader, read_header
+from lemonade.inference.pictures import FORMATS, MAX_IMAGE_BYTES, MAX_PIXELS, Picture, Reader, read_header
 
 if TYPE_CHECKING:
     from lemonade.model import Model
@@ -93,7 +93,8 @@ class Message(Protocol):
 
 
 class Remote(NamedTuple):
-    """A picture that is somewhere else: its place in the request, and its address."""
+    """A picture that an engine cannot be given as it is, since it is somewhere else, or a WebP file: its place in the
+    request, and its address or data URL."""
 
     message: int
     part: int
@@ -103,6 +104,10 @@ class Remote(NamedTuple):
     def place(self) -> str:
         return _place(self.message, self.part)
 
+    @property
+    def is_here(self) -> bool:
+        return self.url.startswith("data:")
+
 
 @dataclass(slots=True)
 class Found:
@@ -110,10 +115,12 @@ class Found:
 
     Attributes:
         pixels: of the pictures that are in it.
+        addresses: of pictures that are somewhere else.
         remote: the pictures that have to be put in before an engine is asked.
     """
 
     images: int = 0
+    addresses: int = 0
     sounds: int = 0
     pixels: int = 0
     remote: list[Remote] = field(default_factory=list)
@@ -141,19 +148,25 @@ async def examine(messages: Sequence[Message], model: Model, *, size: int, allow
 
 
 async def put_in(body: bytes, found: Found) -> bytes:
-    """The body with the remote pictures in it; an address is never left.
+    """The body with the remote pictures in it, and those that engines cannot decode in a form that they can; an address
+    is never left.
 
     Raises:
         InvalidArgument: naming the part that cannot be had, or should not.
     """
     if not found.remote:
         return body
-    pictures = await asyncio.gather(*(_fetch(remote) for remote in found.remote))
+    fetched = iter(await asyncio.gather(*(_fetch(remote) for remote in found.remote if not remote.is_here)))
     tree = msgspec.json.decode(body)
     pixels = found.pixels
-    for remote, (url, more) in zip(found.remote, pictures, strict=True):
-        pixels += more
-        _check_together(remote.place, pixels)
+    for remote in found.remote:
+        if remote.is_here:
+            # One after the other, as each needs memory for its pixels; they are counted already.
+            url = await asyncio.to_thread(_transcode, remote)
+        else:
+            url, more = next(fetched)
+            pixels += more
+            _check_together(remote.place, pixels)
         tree["messages"][remote.message]["content"][remote.part]["image_url"]["url"] = url
     return msgspec.json.encode(tree)
 
@@ -180,11 +193,15 @@ def check(messages: Sequence[Message], model: Model, *, allow_remote: bool) -> F
             url = _string(place, "image_url.url", content.image_url.url)
             if _WEB.match(url):
                 found.remote.append(Remote(message, part, _address(place, url, allow_remote)))
-                if len(found.remote) > MAX_REMOTE_IMAGES:
+                found.addresses += 1
+                if found.addresses > MAX_REMOTE_IMAGES:
                     raise _refusal(place, f"is one address too many: at most {MAX_REMOTE_IMAGES} pictures are fetched.")
-            else:
-                found.pixels += _check_image(place, url)
-                _check_together(place, found.pixels)
+                continue
+            picture = _check_image(place, url)
+            if picture.media_type == "image/webp":
+                found.remote.append(Remote(message, part, bytes(url).decode()))
+            found.pixels += picture.pixels
+            _check_together(place, found.pixels)
         elif content.type == "input_audio":
             found.sounds += 1
             if found.sounds > MAX_SOUNDS:
@@ -208,6 +225,15 @@ async def _fetch(remote: Remote) -> tuple[str, int]:
         return await asyncio.wait_for(asyncio.to_thread(fetch), MAX_FETCH)
     except TimeoutError:
         raise _refusal(remote.place, "cannot be fetched: the name of the server is not found in time.") from None
+
+
+def _transcode(remote: Remote) -> str:
+    from lemonade.inference.transcoding import webp_as_png
+
+    try:
+        return webp_as_png(binascii.a2b_base64(remote.url.partition(",")[2]))[0]
+    except ValueError as error:
+        raise _refusal(remote.place, f"{error}.") from None
 
 
 def _parts(messages: Sequence[Message]) -> Iterator[tuple[int, int, Part]]:
@@ -246,14 +272,14 @@ def _check_hearing(place: str, model: Model) -> None:
         )
 
 
-def _check_image(place: str, url: memoryview) -> int:
-    """The number of pixels of a picture in a data URL."""
+def _check_image(place: str, url: memoryview) -> Picture:
+    """A picture in a data URL."""
     head = _HEAD.match(url[:_MAX_HEAD])
     if head is None:
         raise _refusal(place, "must be a picture in a data URL: `data:image/png;base64,…`.")
     read = _reader(place, url[head.end() :], MAX_IMAGE_BYTES)
     try:
-        return read_header(read).pixels
+        return read_header(read)
     except ValueError as error:
         raise _refusal(place, f"{error}.") from None
 

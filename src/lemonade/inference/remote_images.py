@@ -22,6 +22,7 @@ import httpx2
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference.pictures import MAX_IMAGE_BYTES, read_header
+from lemonade.inference.transcoding import webp_as_png
 
 MAX_REDIRECTS = 3
 #: Seconds for one picture, redirects included: somebody waits for an answer.
@@ -169,6 +170,8 @@ def _as_data_url(data: bytearray) -> tuple[str, int]:
 
     try:
         picture = read_header(read)
+        if picture.media_type == "image/webp":
+            return webp_as_png(bytes(data))
     except ValueError as error:
         raise _Refused(f"what is there {error}") from None
     return f"data:{picture.media_type};base64,{base64.b64encode(data).decode()}", picture.pixels
