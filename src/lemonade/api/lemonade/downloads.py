@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from lemonade.api.endpoint import Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
-from lemonade.errors import DownloadNotFound
+from lemonade.errors import DownloadNotFound, InvalidArgument
 from lemonade.hub.job import Job
 
-Action = Literal["pause", "resume", "cancel", "remove"]
+ACTIONS = ("pause", "resume", "cancel", "remove")
 
 
 class Download(msgspec.Struct):
@@ -53,10 +53,11 @@ class ControlRequest(msgspec.Struct):
 
     id: Annotated[str, Meta(description="The download's `id`.")]
     action: Annotated[
-        Action,
+        str,
         Meta(
+            extra_json_schema={"enum": list(ACTIONS)},
             description="`pause` keeps what came and `resume` goes on from there; `cancel` removes what came; `remove` "
-            "takes an ended download off the list and cancels a running one."
+            "takes an ended download off the list and cancels a running one.",
         ),
     ]
 
@@ -67,6 +68,8 @@ async def list_downloads(exchange: Exchange, body: None) -> None:
 
 async def control(exchange: Exchange, body: ControlRequest) -> None:
     downloads = exchange.services.downloads
+    if body.action not in ACTIONS:
+        raise InvalidArgument("'action' must be 'pause', 'resume', 'cancel' or 'remove'.", param="action")
     job = _job(exchange, body.id)
     if body.action == "remove":
         if job is None:
@@ -80,7 +83,7 @@ async def control(exchange: Exchange, body: ControlRequest) -> None:
     await exchange.json(_apply(exchange, job, body.action))
 
 
-def _apply(exchange: Exchange, job: Job, action: Action) -> dict[str, Any]:
+def _apply(exchange: Exchange, job: Job, action: str) -> dict[str, Any]:
     if action == "pause":
         job.pause()
     elif action == "cancel":
