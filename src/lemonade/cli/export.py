@@ -20,7 +20,7 @@ lemonade export user.MyKit --output kit.json
 #: What a definition consists of; the rest of a model object describes this machine.
 KEYS = (
     *("checkpoint", "checkpoints", "components", "model_name", "models", "image_defaults", "labels", "recipe"),
-    *("recipe_options", "routing", "source", "registry_source", "size", "system_prompt", "version"),
+    *("recipe_options", "routing", "source", "registry_source", "size", "system_prompt", "version", "hashes"),
 )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from lemonade.errors import HubError, InvalidArgument, Offline, RegistryReplied, RegistryUnreachable
 from lemonade.hub.modelscope import ModelScope
-from lemonade.hub.wire import host
+from lemonade.hub.wire import host, is_loopback, origin
 
 #: A hub finds everything for shorter words.
 SHORTEST = 3
@@ -86,7 +86,10 @@ def _huggingface(query: str, limit: int, gguf: bool, env: Mapping[str, str]) -> 
     from huggingface_hub import HfApi, constants, errors
 
     endpoint = env.get("HF_ENDPOINT") or constants.ENDPOINT
-    api = HfApi(endpoint=endpoint, library_name="lemonade")
+    scheme, name, _ = origin(endpoint)
+    # As for files: a token travels over TLS, or stays on this machine.
+    token = None if scheme == "https" or is_loopback(name) else False
+    api = HfApi(endpoint=endpoint, library_name="lemonade", token=token)
     try:
         found = list(
             api.list_models(search=query, sort="downloads", limit=_enough(limit), filter="gguf" if gguf else None)

@@ -68,6 +68,9 @@ class ModelObject(msgspec.Struct):
         None
     )
     system_prompt: Annotated[str | None, Meta(description="Omni collections: the prompt that overrides ours.")] = None
+    hashes: Annotated[
+        dict[str, str] | None, Meta(description="Files to sha256, of models whose registry does not tell them itself.")
+    ] = None
     version: Annotated[str | None, Meta(description="Router collections: version of the policy.")] = None
     routing: Annotated[dict[str, Any] | None, Meta(description="Router collections: the policy.")] = None
 
@@ -144,6 +147,8 @@ def describe(services: Services, entry: Entry, *, include_paths: bool = False, d
         ]
     if model.system_prompt:
         shown["system_prompt"] = model.system_prompt
+    if model.hashes:
+        shown["hashes"] = model.hashes
     if model.recipe == "collection.router":
         shown |= {key: model.extras[key] for key in ("version", "routing") if key in model.extras}
     return shown
