@@ -23,6 +23,8 @@ WIDTH = 64
 VISION_WIDTH = 32
 #: Pixels of a side of the square that becomes one token.
 PATCH = 16
+#: Bands of a spectrogram, as Whisper's encoders take it.
+MEL_BINS = 80
 #: What the model can say: random weights choose among these, and never end on their own.
 WORDS = [f"\u2581{first}{second}" for first in "bdfgklmnprst" for second in ("a", "e", "i", "o", "u", "ai", "ou")]
 TEMPLATE = (
@@ -45,6 +47,11 @@ def predicting_model() -> Path:
 def projector() -> Path:
     """A vision encoder of the kind `pixtral` for `text_model`: a larger picture gives more tokens."""
     return _made("tiny-mmproj", _write_projector)
+
+
+def ear() -> Path:
+    """An audio encoder of the kind `qwen2a` for `text_model`: half a minute of sound is 750 tokens."""
+    return _made("tiny-ear", _write_ear)
 
 
 def _made(name: str, write: Callable[[Path], None]) -> Path:
@@ -165,6 +172,40 @@ def _write_projector(path: Path) -> None:
     _write_block(writer, "v.blk.0", random, VISION_WIDTH, ("ln1", "ln2", "attn_out"))
     writer.add_tensor("mm.1.weight", 0.2 * random(WIDTH, VISION_WIDTH))
     writer.add_tensor("mm.2.weight", 0.2 * random(WIDTH, WIDTH))
+    _finish(writer)
+
+
+def _write_ear(path: Path) -> None:
+    import numpy as np
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(path, "clip")
+    writer.add_string("clip.projector_type", "qwen2a")
+    writer.add_bool("clip.has_audio_encoder", True)
+    numbers = {
+        "num_mel_bins": MEL_BINS,
+        "embedding_length": VISION_WIDTH,
+        "feed_forward_length": 2 * VISION_WIDTH,
+        "projection_dim": WIDTH,
+        "block_count": 1,
+        "attention.head_count": 2,
+    }
+    for key, value in numbers.items():
+        writer.add_uint32(f"clip.audio.{key}", value)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-5)
+
+    random = _random(3)
+    for number, width in ((1, MEL_BINS), (2, VISION_WIDTH)):
+        writer.add_tensor(f"a.conv1d.{number}.weight", (0.1 * random(VISION_WIDTH, width, 3)).astype(np.float16))
+        writer.add_tensor(f"a.conv1d.{number}.bias", np.zeros((VISION_WIDTH, 1), np.float32))
+    writer.add_tensor("a.position_embd.weight", random(1500, VISION_WIDTH))
+    writer.add_tensor("a.post_ln.weight", np.ones(VISION_WIDTH, np.float32))
+    writer.add_tensor("a.post_ln.bias", np.zeros(VISION_WIDTH, np.float32))
+    _write_block(writer, "a.blk.0", random, VISION_WIDTH, ("ln1", "ln2", "attn_out"))
+    for each in ("ln1", "ln2", "attn_q", "attn_v"):
+        writer.add_tensor(f"a.blk.0.{each}.bias", np.zeros(VISION_WIDTH, np.float32))
+    writer.add_tensor("mm.a.fc.weight", 0.2 * random(WIDTH, VISION_WIDTH))
+    writer.add_tensor("mm.a.fc.bias", np.zeros(WIDTH, np.float32))
     _finish(writer)
 
 

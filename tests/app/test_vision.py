@@ -1,4 +1,4 @@
-"""Pictures on their whole way: a daemon, llama.cpp itself, and a model of random weights that sees."""
+"""Pictures and sounds on their whole way: a daemon, llama.cpp itself, and models of random weights for eyes and ears."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ import psutil
 import pytest
 from tests.daemon import Answer, Daemon, gguf
 from tests.inference.images import data_url, png, wav
-from tests.tiny_models import PATCH, projector, text_model
+from tests.tiny_models import PATCH, ear, projector, text_model
 
 MIB = 2**20
 TEXT = {"type": "text", "text": "what is this?"}
+
+
+def sound(data: bytes, kind: str = "wav") -> dict[str, Any]:
+    return {"type": "input_audio", "input_audio": {"data": base64.b64encode(data).decode(), "format": kind}}
 
 
 def image(url: str) -> dict[str, Any]:
@@ -95,6 +99,27 @@ def test_every_format_is_seen(seeing: Daemon) -> None:
 
 
 @pytest.mark.real
+def test_a_model_hears(seeing: Daemon) -> None:
+    definition = {
+        "model_name": "user.Ears",
+        "recipe": "llamacpp",
+        "source": "local_path",
+        "checkpoints": {"main": str(text_model()), "mmproj": str(ear())},
+        "labels": ["chat", "chat-transcription"],
+    }
+    assert seeing.post("/v1/pull", definition).status == 200
+    assert "cannot see" in refused(ask(seeing, "Ears", image(data_url(png()))))
+    silent = ask(seeing, "Ears").json()["usage"]["prompt_tokens"]
+    for seconds, pieces in ((1, 1), (40, 2)):
+        answer = ask(seeing, "Ears", sound(wav(seconds)), ctx_size=8192)
+        assert answer.status == 200, answer.body
+        assert answer.json()["choices"][0]["message"]["content"].strip()
+        # 750 tokens for each half minute that has begun.
+        assert answer.json()["usage"]["prompt_tokens"] // 750 == pieces
+    assert silent < 750
+
+
+@pytest.mark.real
 def test_a_picture_that_is_damaged_behind_its_head(seeing: Daemon) -> None:
     answer = ask(seeing, "Eyes", image(data_url(png(64, 64)[:60])))
     assert answer.status == 400
@@ -103,9 +128,8 @@ def test_a_picture_that_is_damaged_behind_its_head(seeing: Daemon) -> None:
 
 def test_the_blind_say_so_without_being_loaded(checking: Daemon) -> None:
     assert "'blind' cannot see" in refused(ask(checking, "blind", image(data_url(png()))))
-    sound = {"type": "input_audio", "input_audio": {"data": base64.b64encode(wav()).decode(), "format": "wav"}}
-    assert "cannot hear" in refused(ask(checking, "blind", sound))
-    assert "cannot hear" in refused(ask(checking, "Eyes", sound))
+    assert "cannot hear" in refused(ask(checking, "blind", sound(wav())))
+    assert "cannot hear" in refused(ask(checking, "Eyes", sound(wav())))
     assert checking.starts == []
 
 
