@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 from tests.daemon import Daemon, alive, free_port, wait_for
 from tests.stream import Stream
+from tests.weights import smollm2
 
 Make = Callable[..., Daemon]
 
@@ -118,6 +119,22 @@ def test_nothing_outlives_a_killed_daemon(make_daemon: Make, switches: dict[str,
         one.close()
         wait_for(lambda: not any(alive(pid) for pid in left), 5)
         stream.close()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
+def test_the_bundled_engine_ends_with_the_daemon(make_daemon: Make, sig: int) -> None:
+    one = make_daemon(fake_engine=False)
+    weights = smollm2()
+    (one.models / "small.gguf").symlink_to(weights)
+    with one:
+        stream = Stream(one, {"model": "small", "max_tokens": 4000, "ignore_eos": True}, timeout=60)
+        stream.take(2)
+        pid = one.entry("small")["pid"]
+        assert alive(pid)
+        assert one.stop(sig, seconds=10) == (0 if sig == signal.SIGTERM else -sig)
+        stream.close()
+        wait_for(lambda: not alive(pid), 5)
 
 
 def test_an_engine_that_ignores_the_request_to_end_is_killed(make_daemon: Make) -> None:
