@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
 import threading
@@ -33,7 +34,7 @@ def write(daemon: Daemon, number: int) -> list[str]:
     for name, method, path, body in changes:
         try:
             answer = daemon.ask(method, path, body)
-        except (OSError, ConnectionError):
+        except (OSError, http.client.HTTPException):
             return done
         assert answer.status == 200, answer.body
         done.append(name)

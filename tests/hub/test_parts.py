@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.hub.conftest import gathered, model, until
 from tests.hub.fake_hub import FakeHub
@@ -53,6 +55,17 @@ async def test_what_is_here_is_not_asked_for(hub: FakeHub, downloads: Downloads)
     assert hub.calls() == calls
     await downloads.start(KIT, parts=ask, upgrade=True).wait()
     assert hub.calls() == calls + 2
+
+
+async def test_a_file_of_the_users_own(hub: FakeHub, downloads: Downloads, tmp_path: Path) -> None:
+    file = tmp_path / "own.gguf"
+    file.write_bytes(b"GGUF")
+    own = model(str(file), name="own", source="local_path")
+
+    async def ask() -> list[Model]:
+        return [own, *parts(hub)]
+
+    await downloads.start(KIT, parts=ask, upgrade=True).wait()
 
 
 async def test_one_part_that_fails(hub: FakeHub, downloads: Downloads) -> None:

@@ -214,7 +214,8 @@ class Downloads:
             self._bring(job, job.model, loop)
         if job.parts is not None:
             for part in _ask(job.parts, loop, meter):
-                if not job.upgrade and self._store.is_downloaded(part):
+                # A file of the user's own has no newer one anywhere.
+                if self._store.is_downloaded(part) and (part.source or not job.upgrade):
                     continue
                 if refusal := self._refusal(part):
                     raise refusal

@@ -30,19 +30,15 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     belongs_to: str
 
 
-def find(store: Store, models: Iterable[Model], busy: Iterable[Model]) -> list[Leftover]:
+def find(store: Store, models: Iterable[Model]) -> list[Leftover]:
     """Everything that can go. Only what this program brought is looked at: other tools share the cache.
 
     Args:
         models: every model that may use files of the cache.
-        busy: models whose downloads run or are paused, so that their repositories are left alone.
     """
     used = {path for model in models for path in store.files(model)}
-    spared = {folder.path for model in busy for folder in store.folders(model)}
     found: list[Leftover] = []
     for folder, listings in _folders(store.models):
-        if folder.path in spared:
-            continue
         for path in sorted((folder.path / "blobs").glob(f"*{INCOMPLETE}")):
             found.append(_leftover(path, "partial", listings[0]))
         for listing in listings:

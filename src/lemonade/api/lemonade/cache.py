@@ -12,7 +12,7 @@ from lemonade.api.endpoint import ROOT, Endpoint
 from lemonade.api.exchange import Exchange
 from lemonade.api.storage import STORAGE_ERROR, storing
 from lemonade.hub import leftovers
-from lemonade.model import Checkpoint
+from lemonade.model import Checkpoint, Model
 
 
 class CleanupRequest(msgspec.Struct):
@@ -37,13 +37,15 @@ class CleanupResponse(msgspec.Struct):
 async def cleanup(exchange: Exchange, body: CleanupRequest) -> None:
     services = exchange.services
     models = services.catalog.all_models()
-    busy = [job.model for job in services.downloads.jobs() if job.running or job.status == "paused"]
     dry_run = body.dry_run is not False
     with storing():
         # A walk over a large cache takes a while; a few hundred thousand files lie in some.
-        found = await asyncio.to_thread(leftovers.find, services.store, models, busy)
+        found = await asyncio.to_thread(leftovers.find, services.store, models)
+        # Asked last: a download may have begun during the walk.
+        busy = _busy(exchange)
+        found = [each for each in found if each.belongs_to not in busy]
         if not dry_run:
-            await asyncio.to_thread(leftovers.remove, services.store, found)
+            leftovers.remove(services.store, found)
             services.catalog.changed()
     owners: dict[str, str] = {}
     for model in models:
@@ -60,6 +62,18 @@ async def cleanup(exchange: Exchange, body: CleanupRequest) -> None:
         for each in found
     ]
     await exchange.json({"orphaned_files": shown, "total_bytes": sum(each.size for each in found), "dry_run": dry_run})
+
+
+def _busy(exchange: Exchange) -> set[str]:
+    """The repositories of downloads that run or are paused."""
+    jobs = [job for job in exchange.services.downloads.jobs() if job.running or job.status == "paused"]
+    models = [model for job in jobs for model in (job.model, *_components(exchange, job.model))]
+    return {Checkpoint.parse(text).repository for model in models for text in model.checkpoints.values()}
+
+
+def _components(exchange: Exchange, model: Model) -> list[Model]:
+    found = (exchange.services.catalog.lookup(name) for name in model.components)
+    return [each for each in found if each is not None]
 
 
 CLEANUP = Endpoint(

@@ -42,6 +42,9 @@ class Definition(msgspec.Struct, kw_only=True):
     recipe_options: Annotated[
         dict[str, Any] | UnsetType | None, Meta(description="Options of the recipe for this model.")
     ] = UNSET
+    hashes: Annotated[
+        dict[str, str] | UnsetType | None, Meta(description="With `pypi`: files in the wheel to their sha256.")
+    ] = UNSET
     image_defaults: Annotated[
         dict[str, Any] | UnsetType | None, Meta(description="Image models: what a picture gets by default.")
     ] = UNSET

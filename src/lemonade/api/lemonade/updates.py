@@ -47,7 +47,7 @@ async def check_updates(exchange: Exchange, body: None) -> None:
         raise next(iter(failures.values()))
     catalog = services.catalog
     catalog.mark_outdated(found)
-    outdated = [catalog.public_id(model) for model in models if catalog.entry(model.canonical).update_available]
+    outdated = [entry.id for entry in map(catalog.entry_or_none, found | failures) if entry and entry.update_available]
     unknown = [
         {"model": catalog.public_id(model), "message": failures[model.canonical].message}
         for model in models
