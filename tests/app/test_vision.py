@@ -1,4 +1,4 @@
-"""Pictures and sounds on their whole way: a daemon, llama.cpp itself, and models of random weights for eyes and ears."""
+"""Pictures and sounds on their whole way: a daemon, llama.cpp itself, and random weights for eyes and ears."""
 
 from __future__ import annotations
 
