@@ -38,7 +38,6 @@ PASSED: dict[str, list[dict[str, Any]]] = {
         {"max_tokens": 1},
         {"tools": []},
         {"tools": [TOOL], "tool_choice": "auto", "parallel_tool_calls": False},
-        {"tools": [TOOL], "tool_choice": "required"},
         {"tools": [TOOL], "tool_choice": "none"},
         {"response_format": {"type": "text"}},
         {"response_format": {"type": "json_object"}},

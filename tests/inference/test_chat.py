@@ -77,10 +77,18 @@ def tool(name: str, **schema: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": schema}}}
 
 
-def test_a_named_tool_is_the_only_one_and_required() -> None:
-    result = sent(tools=[tool("a"), tool("b")], tool_choice={"type": "function", "function": {"name": "b"}})
-    assert [one["function"]["name"] for one in result["tools"]] == ["b"]
-    assert result["tool_choice"] == "required"
+def test_the_arguments_of_a_call_that_must_be_made_are_asked_for() -> None:
+    tools = [tool("a"), tool("b", x={"type": "string", "maxLength": 5000})]
+    parameters = {"type": "object", "properties": {"x": {"type": "string"}}}
+    result = sent(tools=tools, tool_choice={"type": "function", "function": {"name": "b"}})
+    assert [one["function"]["name"] for one in result["tools"]] == ["a", "b"]
+    assert result["tool_choice"] == "none"
+    assert result["response_format"]["json_schema"]["schema"] == parameters
+    result = sent(tools=tools, tool_choice="required")
+    calls = result["response_format"]["json_schema"]["schema"]["anyOf"]
+    assert [call["properties"]["name"]["const"] for call in calls] == ["a", "b"]
+    assert calls[1]["properties"]["arguments"] == parameters
+    assert sent(tools=tools, tool_choice="auto")["tool_choice"] == "auto"
     with pytest.raises(InvalidArgument, match="'c'"):
         sent(tools=[tool("a")], tool_choice={"type": "function", "function": {"name": "c"}})
 
@@ -144,6 +152,8 @@ def test_each_answer_is_a_request_with_a_seed_of_its_own() -> None:
     [
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"tool_choice": "sometimes"}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "required", "tools": []}, "tool_choice"),
         ({"response_format": {}}, "response_format.type"),
         ({"response_format": {"type": "yaml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),

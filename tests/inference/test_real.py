@@ -133,6 +133,37 @@ def test_histories_of_agents(smol: Daemon, messages: list[dict[str, Any]]) -> No
     assert answer["usage"]["completion_tokens"] > 0
 
 
+def weather(name: str, **properties: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "function": {"name": name, "description": "Weather.", "parameters": parameters}}
+
+
+TOOLS = [weather("in_city", city={"enum": ["Paris", "Rome"]}), weather("at_place", x={"type": "integer"})]
+NAMED = {"type": "function", "function": {"name": "in_city"}}
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED])
+def test_a_call_that_must_be_made_is_made(smol: Daemon, choice: Any) -> None:
+    body = {"messages": QUESTION, "tools": TOOLS, "tool_choice": choice, "max_tokens": 80}
+    whole = ask(smol, "chat/completions", **body)["choices"][0]
+    assert whole["finish_reason"] == "tool_calls"
+    assert whole["message"]["content"] is None
+    (call,) = whole["message"]["tool_calls"]
+    told = streamed(smol, "chat/completions", **body)
+    parts = [part for one in told for choice in one["choices"] for part in choice["delta"].get("tool_calls", [])]
+    assert len(parts) > 2
+    assert parts[0]["function"]["name"] == call["function"]["name"]
+    pieces = "".join(part["function"]["arguments"] for part in parts)
+    arguments = json.loads(call["function"]["arguments"])
+    assert json.loads(pieces) == arguments
+    if call["function"]["name"] == "in_city":
+        assert arguments["city"] in ("Paris", "Rome")
+    else:
+        assert isinstance(arguments["x"], int)
+    assert call["function"]["name"] == "in_city" or choice == "required"
+    assert told[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
 def test_what_a_model_cannot_do_is_no_failure_of_the_daemon(smol: Daemon) -> None:
     pixel = "data:image/png;base64,iVBORw0KGgo="
     body = {"model": "smol", "input": [{"role": "user", "content": [{"type": "input_image", "image_url": pixel}]}]}

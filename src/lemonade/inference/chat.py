@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 from lemonade.errors import InvalidArgument, UnsupportedOperation
 from lemonade.inference import history
 from lemonade.inference.choices import copies
+from lemonade.inference.forced_call import force
 from lemonade.inference.measurement import NO_FIGURES, measured
 from lemonade.inference.media import Part
 from lemonade.model import Model
@@ -186,6 +187,8 @@ def check(request: ChatRequest) -> None:
                 f"'tools[{number}].function.name' must be a string: a tool is a function with a name.",
                 param=f"tools[{number}].function.name",
             )
+    if choice == "required" and not tools:
+        raise InvalidArgument("'tool_choice' is `required`, but 'tools' offers none.", param="tool_choice")
     if isinstance(choice, ToolChoice) and choice.function.name not in [tool["function"]["name"] for tool in tools]:
         raise InvalidArgument(
             f"'tool_choice' names the function '{choice.function.name}', which 'tools' does not offer.",
@@ -207,6 +210,15 @@ def _check_format(form: dict[str, Any]) -> None:
             )
 
 
+def must_call(request: ChatRequest) -> list[str]:
+    """The functions of which one has to be called; empty when none has to."""
+    if isinstance(request.tool_choice, ToolChoice):
+        return [request.tool_choice.function.name]
+    if request.tool_choice == "required" and isinstance(request.tools, list):
+        return [tool["function"]["name"] for tool in request.tools]
+    return []
+
+
 def shape(request: ChatRequest, raw: bytes, template: Callable[[], str | None]) -> list[bytes]:
     """One body for llama.cpp per answer that is wanted: `raw` itself when nothing has to change.
 
@@ -219,10 +231,10 @@ def shape(request: ChatRequest, raw: bytes, template: Callable[[], str | None]) 
     _apply_thinking(request, body)
     if "max_completion_tokens" in body:
         body.setdefault("max_tokens", body["max_completion_tokens"])
-    if isinstance(request.tool_choice, ToolChoice):
-        _require(request.tool_choice.function.name, body)
     if "tools" in body:
         body["tools"] = [without_explosions(tool) for tool in body["tools"]]
+    if names := must_call(request):
+        force(body, names)
     body["messages"] = history.normal(body["messages"], template())
     count = request.n if isinstance(request.n, int) else 1
     return [msgspec.json.encode(one) for one in copies(body, count)]
@@ -237,7 +249,7 @@ def _must_change(request: ChatRequest) -> bool:
         or request.thinking is not UNSET
         or request.max_completion_tokens is not UNSET
         or request.n is not UNSET
-        or isinstance(request.tool_choice, ToolChoice)
+        or bool(must_call(request))
         or (isinstance(request.tools, list) and any(_explodes(tool) for tool in request.tools))
         or any(history.is_odd(message, position) for position, message in enumerate(request.messages))
     )
@@ -257,12 +269,6 @@ def _apply_thinking(request: ChatRequest, body: dict[str, Any]) -> None:
         if message.get("role") == "user" and isinstance(message.get("content"), str):
             message["content"] = f"/no_think\n{message['content']}"
             break
-
-
-def _require(name: str, body: dict[str, Any]) -> None:
-    """Offers only the tool that must be called and requires a call, since llama.cpp reads a named choice as `auto`."""
-    body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] == name]
-    body["tool_choice"] = "required"
 
 
 def _explodes(node: Any) -> bool:

@@ -9,8 +9,9 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
-from lemonade.inference.chat import ChatRequest, check, check_model, check_reply, shape
+from lemonade.inference.chat import ChatRequest, check, check_model, check_reply, must_call, shape
 from lemonade.inference.choices import Untouched, forward_choices
+from lemonade.inference.forced_call import ForcedCall
 from lemonade.inference.media import examine, fetches_pictures, put_in
 from lemonade.inference.relay import EngineRequest, forward
 
@@ -84,10 +85,12 @@ async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
         )
         for one in shape(body, raw, lambda: _template(services, model))
     ]
-    if len(requests) == 1:
+    names = must_call(body)
+    if len(requests) == 1 and not names:
         await forward(services.residency, model, requests[0], exchange, services.metrics)
-    else:
-        await forward_choices(services.residency, model, requests, exchange, services.metrics, Untouched())
+        return
+    editor = ForcedCall(names) if names else Untouched()
+    await forward_choices(services.residency, model, requests, exchange, services.metrics, editor)
 
 
 def _template(services: Services, model: Model) -> str | None:
