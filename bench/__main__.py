@@ -141,15 +141,34 @@ def models() -> None:
         row("GET /v1/models?show_all=true, p50", f"{p50 * 1e3:.2f} ms", "want <= 4 ms")
 
 
-BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, models)}
+def real() -> None:
+    """The bundled engine with real weights."""
+    from bench.real import cold_start, first_token, speed
+
+    for figures in (speed, first_token, cold_start):
+        for line in figures():
+            row(*line)
+
+
+def native() -> None:
+    """The bundled engine against a build of one's own."""
+    from bench import real as module
+
+    for line in module.native():
+        row(*line)
+
+
+BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, real)}
+ON_REQUEST = {"native": native}
 
 
 def main() -> None:
     names = sys.argv[1:] or list(BENCHES)
-    if unknown := [name for name in names if name not in BENCHES]:
-        sys.exit(f"There is no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}.")
+    known = BENCHES | ON_REQUEST
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"There is no bench {', '.join(unknown)}; there are {', '.join(known)}.")
     for name in names:
-        BENCHES[name]()
+        known[name]()
 
 
 main()

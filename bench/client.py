@@ -12,9 +12,10 @@ import aiohttp
 class Client:
     """Sends chats to one address; times are in seconds."""
 
-    def __init__(self, url: str, model: str) -> None:
+    def __init__(self, url: str, model: str, **body: Any) -> None:
         self._url = url
-        self._body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "Say something short."}]}
+        messages = [{"role": "user", "content": "Say something short."}]
+        self._body: dict[str, Any] = {"model": model, "messages": messages, **body}
 
     async def __aenter__(self) -> Client:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
