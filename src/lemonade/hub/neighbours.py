@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from lemonade.errors import InvalidArgument
 from lemonade.hub.gguf import has_magic
+from lemonade.hub.layout import check_repository
 from lemonade.hub.selection import SHARD, is_companion
 from lemonade.paths import models_directory
 
@@ -73,10 +75,12 @@ def _lm_studio(home: Path) -> Iterator[Found]:
 
 def _huggingface(models: Path) -> Iterator[Found]:
     for refs in sorted(models.glob("models--*--*/refs/main")):
-        repository = "/".join(refs.parents[1].name.split("--")[1:3])
+        repository = "/".join(refs.parents[1].name.split("--")[1:])
         try:
+            # Weights from wheels, which are ours, lie there too.
+            check_repository("huggingface", repository)
             snapshot = refs.parents[1] / "snapshots" / refs.read_text(errors="replace").strip()
-        except OSError:
+        except (OSError, InvalidArgument):
             continue
         for path, projector in _with_projectors(snapshot):
             checkpoints = {"main": f"{repository}:{path.relative_to(snapshot).as_posix()}"}
