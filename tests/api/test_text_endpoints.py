@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from tests.api.text_world import MINIMAL, add_models, seen
-from tests.daemon import Daemon, events
+from tests.daemon import Daemon, events, wait_for
+from tests.stream import Stream
+
+from lemonade.inference.choices import PARALLEL
 
 TEXT = "The capital of France is Paris."
 
@@ -138,6 +141,31 @@ def test_an_error_among_several_answers(world: Daemon, path: str) -> None:
     assert [failure["message"] for failure in failures] == ["the engine failed inside the answer"]
     assert "error" in json.loads(told[-1])
     assert world.post(f"/v1/{path}", {**body, "stream": False}).status == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_ends_the_work_on_all_answers(make_daemon: Callable[..., Daemon], stream: bool) -> None:
+    fresh = make_daemon(switches={"tokens": 500, "interval": 0.05})
+    fresh.add_model("a")
+    with fresh:
+        fresh.post("/v1/load", {"model_name": "a"})
+        left = Stream(fresh, {"model": "a", "n": 3, "stream": stream})
+        wait_for(lambda: fresh.record()["in_flight"] == 3)
+        left.hang_up()
+        wait_for(lambda: fresh.record()["in_flight"] == 0)
+        assert [bool(request["hung_up"]) for request in fresh.record()["requests"]] == [True] * 3
+        assert not fresh.loaded()[0]["is_busy"]
+
+
+def test_no_more_answers_are_made_at_once_than_an_engine_has_places(make_daemon: Callable[..., Daemon]) -> None:
+    fresh = make_daemon(switches={"tokens": 3, "interval": 0.02})
+    fresh.add_model("a")
+    with fresh:
+        answer = fresh.post("/v1/completions", completion(prompt=[f"p{number}" for number in range(12)], stream=True))
+        assert texts(chunks(answer.body)) == dict.fromkeys(range(12), "w0 w1 w2 ")
+        record = fresh.record()
+        assert record["peak"] == PARALLEL
+        assert [request["body"]["prompt"] for request in record["requests"]] == [f"p{number}" for number in range(12)]
 
 
 def test_an_engine_that_dies_before_several_answers_is_started_anew(world: Daemon) -> None:

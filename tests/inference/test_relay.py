@@ -243,10 +243,11 @@ async def test_a_framed_error_in_the_middle_passes_and_is_not_followed_by_done()
 
 
 async def test_an_engine_lost_before_its_first_byte_is_asked_once_more() -> None:
-    sink = Sink()
+    sink, metrics = Sink(), Metrics()
     residency = Residency(Lease(EngineLost("gone")), Lease(Reply([CHUNKS[0], DONE])))
-    await forward(residency, MODEL, ask(), sink, Metrics())  # type: ignore[arg-type]
+    await forward(residency, MODEL, ask(), sink, metrics)  # type: ignore[arg-type]
     assert sink.body == CHUNKS[0] + DONE
+    assert (metrics.totals.requests, metrics.totals.failures) == (1, 0), "to the client it is one request"
     residency = Residency(Lease(EngineLost("gone")), Lease(EngineLost("gone again")))
     with pytest.raises(EngineLost, match="again"):
         await forward(residency, MODEL, ask(), Sink(), Metrics())  # type: ignore[arg-type]

@@ -98,8 +98,9 @@ async def forward_choices(
                     await editor.prepare(lease)
                     await _run(relays, lease, first.stream)
                     await choices.close(first.stream)
-                except EngineError:
-                    metrics.failed(model, device)
+                except EngineError as error:
+                    if attempt == 2 or not isinstance(error, EngineLost) or sink.started:
+                        metrics.failed(model, device)
                     raise
                 for relay in relays:
                     metrics.answered(model, device, relay.measurement)

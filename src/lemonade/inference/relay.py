@@ -111,8 +111,9 @@ async def forward(
                 device = lease.resident.device
                 try:
                     await (relay.stream(lease) if request.stream else relay.answer(lease))
-                except EngineError:
-                    if metrics is not None:
+                except EngineError as error:
+                    again = attempt == 1 and isinstance(error, EngineLost) and not relay.passed_on
+                    if metrics is not None and not again:
                         metrics.failed(model, device)
                     raise
                 if metrics is not None:
