@@ -240,6 +240,17 @@ def test_responses(smol: Daemon) -> None:
     assert isinstance(json.loads(answer["output"][0]["content"][0]["text"])["a"], int)
 
 
+def test_a_function_that_a_response_must_call_is_called(smol: Daemon) -> None:
+    tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    body = {"input": "Weather?", "tools": tools, "tool_choice": {"type": "function", "name": "in_city"}}
+    (call,) = ask(smol, "responses", **body, max_output_tokens=60)["output"]
+    assert (call["type"], call["name"]) == ("function_call", "in_city")
+    assert json.loads(call["arguments"])["city"] in ("Paris", "Rome")
+    told = streamed(smol, "responses", **body, max_output_tokens=60)
+    pieces = [one["delta"] for one in told if one["type"] == "response.function_call_arguments.delta"]
+    assert json.loads("".join(pieces)) == json.loads(told[-1]["response"]["output"][0]["arguments"])
+
+
 def test_a_stream_of_a_response(smol: Daemon) -> None:
     told = streamed(smol, "responses", input="Say hello.", max_output_tokens=4)
     kinds = [one["type"] for one in told]

@@ -9,6 +9,7 @@ from tests.inference.test_relay import Sink
 from lemonade.errors import InvalidArgument
 from lemonade.inference.relay import DONE, PING
 from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_reply, shape
+from lemonade.inference.response_call import ForcedFunction, must_call
 from lemonade.inference.response_media import look_at
 from lemonade.model import Model
 
@@ -73,11 +74,70 @@ def test_no_reasoning() -> None:
     assert "chat_template_kwargs" not in sent(reasoning={"effort": "low"})
 
 
-def test_a_named_function_is_the_only_one_and_required() -> None:
-    tools = [{"type": "function", "name": name, "parameters": {"maxLength": 5000, "type": "object"}} for name in "ab"]
-    shaped = sent(tools=tools, tool_choice={"type": "function", "name": "b"})
-    assert shaped["tools"] == [{"type": "function", "name": "b", "parameters": {"type": "object"}}]
-    assert shaped["tool_choice"] == "required"
+def function(name: str) -> dict[str, Any]:
+    return {"type": "function", "name": name, "parameters": {"maxLength": 5000, "type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("names", "choice", "called"),
+    [
+        ("ab", {"type": "function", "name": "b"}, "b"),
+        ("a", "required", "a"),
+        ("ab", "required", None),
+        ("a", "auto", None),
+        ("a", "none", None),
+    ],
+)
+def test_which_function_must_be_called(names: str, choice: Any, called: str | None) -> None:
+    body = {"model": "m", "input": "x", "tools": [function(name) for name in names], "tool_choice": choice}
+    request = msgspec.convert(body, ResponsesRequest)
+    assert must_call(request) == called
+    shaped = shape(request, msgspec.json.encode(body))
+    assert shaped["tool_choice"] == choice
+    if called:
+        ForcedFunction(called).force(shaped)
+        assert len(shaped["tools"]) == len(names)
+        assert shaped["tool_choice"] == "none"
+        assert shaped["response_format"]["json_schema"]["schema"] == {"type": "object"}
+
+
+def test_the_message_is_told_as_a_call() -> None:
+    message = {"type": "message", "status": "completed", "content": [{"type": "output_text", "text": '{"a":1}'}]}
+    body = msgspec.json.encode({"output": [{"type": "reasoning"}, message], "model": "m"})
+    reasoning, call = msgspec.json.decode(ForcedFunction("f").check(body, "asked")[0])["output"]
+    assert reasoning == {"type": "reasoning"}
+    assert (call["type"], call["name"], call["arguments"]) == ("function_call", "f", '{"a":1}')
+
+
+async def test_the_events_of_the_message_are_told_as_those_of_a_call() -> None:
+    sink = Sink()
+    events = ResponseEvents(sink, "m", ForcedFunction("f").retell)
+    message = {"id": "msg", "type": "message", "status": "in_progress", "content": []}
+    full = {**message, "status": "completed", "content": [{"type": "output_text", "text": "{}"}]}
+    await events.write(event("response.output_item.added", item=message))
+    await events.write(event("response.content_part.added", item_id="msg", part={}))
+    await events.write(event("response.output_text.delta", item_id="msg", delta="{"))
+    await events.write(event("response.output_text.delta", item_id="msg", delta="}"))
+    await events.write(event("response.output_text.done", item_id="msg", text="{}"))
+    await events.write(event("response.content_part.done", item_id="msg", part={}))
+    await events.write(event("response.output_item.done", item=full))
+    await events.end(event("response.completed", response={"output": [full]}) + DONE)
+    blocks = sink.body.removesuffix(DONE).strip().split(b"\n\n")
+    told = [msgspec.json.decode(block.split(b"\ndata: ")[1]) for block in blocks]
+    assert [one["type"].removeprefix("response.") for one in told] == [
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert [one["sequence_number"] for one in told] == list(range(6))
+    assert {one["output_index"] for one in told[:-1]} == {0}
+    call = told[-2]["item"]
+    assert {one["item_id"] for one in told[1:4]} == {call["id"]}
+    assert told[-1]["response"]["output"] == [call]
+    assert (call["status"], call["arguments"], told[3]["arguments"]) == ("completed", "{}", "{}")
 
 
 def test_the_answer_carries_the_name_that_was_asked_for() -> None:

@@ -6,6 +6,7 @@ numbers of events out; both are made good here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -172,7 +173,7 @@ def _tool(tool: Tree, number: int) -> Tree:
 
 
 def _require(choice: Tree, body: Tree) -> None:
-    """Offers only the function that must be called, since llama.cpp reads a named choice as `auto`."""
+    """Refuses a choice of what is not offered."""
     name = choice.get("name")
     if choice.get("type") != "function" or not isinstance(name, str):
         raise InvalidArgument("'tool_choice' must name a function.", param="tool_choice")
@@ -181,7 +182,6 @@ def _require(choice: Tree, body: Tree) -> None:
         raise InvalidArgument(
             f"'tool_choice' names the function '{name}', which 'tools' does not offer.", param="tool_choice"
         )
-    body |= {"tools": tools, "tool_choice": "required"}
 
 
 def _format(form: Tree) -> Tree:
@@ -236,9 +236,10 @@ class ResponseEvents:
     """A sink in front of another: gives events the numbers that OpenAI's clients go by, where the engine leaves them
     out, and the model's name."""
 
-    def __init__(self, sink: Sink, asked: str) -> None:
+    def __init__(self, sink: Sink, asked: str, retell: Callable[[Tree], Tree | None] = lambda event: event) -> None:
         self._sink = sink
         self._asked = asked
+        self._retell = retell
         self._sequence = 0
         self._items: dict[str, int] = {}
 
@@ -250,7 +251,8 @@ class ResponseEvents:
         await self._sink.start()
 
     async def write(self, data: bytes) -> None:
-        await self._sink.write(PING if data == PING else self._numbered(data))
+        if data := PING if data == PING else self._numbered(data):
+            await self._sink.write(data)
 
     async def end(self, data: bytes = b"") -> None:
         closing = DONE if data.endswith(DONE) else b""
@@ -268,6 +270,9 @@ class ResponseEvents:
                 event = None
             if not isinstance(event, dict) or "type" not in event:
                 made.append(b"data: " + payload + b"\n\n")
+                continue
+            event = self._retell(event)
+            if event is None:
                 continue
             self._complete(event)
             made.append(b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event)))

@@ -12,6 +12,7 @@ from lemonade.api.exchange import Exchange
 from lemonade.inference.media import fetches_pictures
 from lemonade.inference.relay import EngineRequest, forward
 from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_model, check_reply, shape
+from lemonade.inference.response_call import ForcedFunction, must_call
 from lemonade.inference.response_media import look_at
 
 
@@ -51,6 +52,9 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     if isinstance(shaped["input"], list):
         allow_remote = fetches_pictures(services.settings)
         await look_at(shaped["input"], model, size=len(exchange.raw), allow_remote=allow_remote)
+    call = ForcedFunction(name) if (name := must_call(body)) else None
+    if call:
+        call.force(shaped)
     request = EngineRequest(
         path="/v1/responses",
         body=msgspec.json.encode(shaped),
@@ -58,9 +62,10 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
         alias=model.name,
         stream=body.stream is True,
         options=body.load_options,
-        check=check_reply,
+        check=call.check if call else check_reply,
     )
-    await forward(services.residency, model, request, ResponseEvents(exchange, body.model), services.metrics)
+    sink = ResponseEvents(exchange, body.model, call.retell) if call else ResponseEvents(exchange, body.model)
+    await forward(services.residency, model, request, sink, services.metrics)
 
 
 RESPONSES = Endpoint(
