@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import http.client
 import json
+import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -255,3 +258,40 @@ def test_a_model_of_modelscope(site: Daemon, hub: FakeHub) -> None:
     path = model["checkpoint_status"][0]["path"]
     assert "/modelscope--models--o--scope/snapshots/modelscope-master-" in path
     assert site.chat("Scope").status == 200
+
+
+# Interruptions
+
+
+def test_the_client_leaves_and_comes_back(site: Daemon, hub: FakeHub) -> None:
+    hub.write("o/left", "m-Q4_K_M.gguf", weights("a", 1_000_000))
+    hub.set(rate=500_000)
+    body = {**own("Left", "o/left:Q4_K_M"), "stream": True}
+    connection = http.client.HTTPConnection("127.0.0.1", site.port)
+    connection.request("POST", "/v1/pull", json.dumps(body), {"Content-Type": "application/json"})
+    assert connection.getresponse().readline().startswith(b"event: progress")
+    connection.close()
+    # Who asks again, twice, joins the same download.
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: site.post("/v1/pull", body), range(2)))
+    assert [stream(answer)[-1][0] for answer in answers] == ["complete", "complete"]
+    assert sum(each.server == "storage" and "o/left" in each.path for each in hub.seen) == 1
+
+
+def test_a_kill_in_the_middle(hub: FakeHub, make_daemon: Callable[..., Daemon]) -> None:
+    content = weights("a", 1_000_000)
+    hub.write("o/killed", "m-Q4_K_M.gguf", content)
+    hub.set(rate=500_000)
+    one = make_daemon(env=environment(hub)).start()
+    one.post("/v1/pull", {**own("Killed", "o/killed:Q4_K_M"), "stream": True, "subscribe": False})
+    wait_for(lambda: one.get("/v1/downloads").json()[0]["bytes_downloaded"] > 100_000)
+    one.stop(signal.SIGKILL)
+    with one:
+        model = one.get("/v1/models/Killed").json()
+        assert (model["downloaded"], model["checkpoint_status"][0]["present"]) == (False, False)
+        assert one.get("/v1/downloads").json() == []
+        hub.set()
+        sent = hub.sent()
+        # A chat is enough: what is missing is fetched, from where it stopped.
+        assert one.chat("Killed").status == 200
+        assert hub.sent() - sent < len(content)
