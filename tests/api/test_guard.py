@@ -4,7 +4,6 @@ import socket
 from collections.abc import Callable
 
 import pytest
-
 from tests.daemon import Daemon
 
 

@@ -67,7 +67,8 @@ def test_a_choice_of_variants(shell: Shell, site: Daemon) -> None:
 def test_pull_of_nothing(shell: Shell) -> None:
     ended = shell("pull", "nobody")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "lemonade list" in ended.err
+    assert "'nobody' was not found" in ended.err
+    assert "lemonade list" in ended.err and "lemonade search" in ended.err
     assert shell("pull", "owner/nowhere").code == 1
 
 

@@ -180,6 +180,9 @@ def _advice(error: LemonadeError) -> str:
     if error.status == 401:
         key = "LEMONADE_ADMIN_API_KEY" if "admin" in message else "LEMONADE_API_KEY"
         return f"{message} Set {key} to the daemon's key, or give --api-key."
+    if error.code == "unknown_model":
+        known = message.partition(" Use 'lemonade list'")[0]
+        return f"{known} All of them: lemonade list. On the hubs: lemonade search, then lemonade pull OWNER/REPOSITORY."
     if error.type == "not_found":
         return f"The daemon does not offer this; it may be older than this command ({__version__})."
     return message
