@@ -178,5 +178,10 @@ def test_scan(shell: Shell, site: Daemon) -> None:
     for name in ("tiny-1b", "Big"):
         assert site.get(f"/v1/models/{name}").json()["downloaded"] is True
         assert site.chat(name).status == 200
+    # A name that is taken is left to whom it belongs.
+    assert site.post("/v1/delete", {"model_name": "user.Big"}).status == 200
+    site.post("/v1/models/register", {"model_name": "user.Big", "recipe": "llamacpp", "checkpoint": "o/big:Q4_0"})
+    assert "Big-lm-studio can be used" in shell("scan", "Big", "--add").err
+    assert site.get("/v1/models/Big").json()["checkpoint"] == "o/big:Q4_0"
     shell("delete", "tiny-1b")
     assert (ollama / "blobs" / f"sha256-{digest}").exists()

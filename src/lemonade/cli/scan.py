@@ -10,7 +10,6 @@ from lemonade.cli.target import target_of
 from lemonade.cli.terminal import note, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from lemonade.client import Client
     from lemonade.hub.neighbours import Found
 
 EXAMPLES = """
@@ -52,22 +51,26 @@ def _add(ctx: typer.Context, found: list[Found]) -> None:
             f"The daemon at {target.address()} is on another machine and cannot use files of this one."
         )
     client = ensure(target)
-    known = _known(client)
-    added = 0
-    for each in found:
-        if each.checkpoints["main"] in known:
-            continue
-        client.post("/v1/models/register", {"model_name": f"user.{each.name}", **_definition(each)}, timeout=60)
-        note(f"{each.name} can be used. Try: lemonade run {each.name}")
-        added += 1
-    if not added:
+    listed = client.get("/v1/models?show_all=true")["data"]
+    known = {str(row.get("checkpoint")) for row in listed}
+    names = {row["id"].removeprefix("user.") for row in listed}
+    new = [each for each in found if each.checkpoints["main"] not in known]
+    for each in new:
+        name = _free_name(each, names)
+        client.post("/v1/models/register", {"model_name": f"user.{name}", **_definition(each)}, timeout=60)
+        names.add(name)
+        note(f"{name} can be used. Try: lemonade run {name}")
+    if not new:
         note("There is nothing new.")
 
 
-def _known(client: Client) -> set[str]:
-    """The checkpoints of all models that the daemon knows."""
-    listed = client.get("/v1/models?show_all=true")["data"]
-    return {str(row.get("checkpoint")) for row in listed}
+def _free_name(found: Found, taken: set[str]) -> str:
+    """A name that no other model has: registering would replace that one."""
+    name, number = found.name, 1
+    while name in taken:
+        name = f"{found.name}-{found.tool}" + (f"-{number}" if number > 1 else "")
+        number += 1
+    return name
 
 
 def _definition(found: Found) -> dict[str, Any]:
