@@ -75,7 +75,9 @@ async def serve(
             _constrain_address(settings)
             settings.subscribe(lambda changed: _follow(listener, settings, changed))
             if is_open_to_network(settings["host"]) and not guard.secrets:
-                logger.warning("Every machine on the network can use this daemon. LEMONADE_API_KEY would ask for a key.")
+                logger.warning(
+                    "Every machine on the network can use this daemon. LEMONADE_API_KEY would ask for a key."
+                )
             with _signals(listener.stop):
                 where = address(settings["host"], settings["port"])
                 asyncio.get_running_loop().call_soon(_announce, where, on_ready)
