@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
 from bench.client import Client
 from tests.daemon import Daemon
 

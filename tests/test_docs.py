@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 import typer
-from tests.daemon import Daemon, free_port
 from typer.main import get_command
 
 from lemonade import __version__
@@ -29,6 +28,7 @@ from lemonade.cli.main import app, arrange
 from lemonade.engines.llamacpp.arguments import RESERVED
 from lemonade.engines.llamacpp.flags import TAKEN
 from lemonade.settings import Settings
+from tests.daemon import Daemon, free_port
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

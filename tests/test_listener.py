@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.daemon import free_port
 
 from lemonade import listener as module
 from lemonade.errors import ConfigError
 from lemonade.listener import MAX_HEAD, AddressInUse, Listener, address, bind, is_open_to_network
+from tests.daemon import free_port
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:

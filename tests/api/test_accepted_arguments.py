@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.api.text_world import MINIMAL, add_models, seen
 from tests.daemon import Daemon
 

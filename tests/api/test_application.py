@@ -3,6 +3,7 @@ from __future__ import annotations
 import http.client
 
 import pytest
+
 from tests.daemon import Daemon
 
 CHAT = "/v1/chat/completions"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from tests.daemon import Daemon, free_port, wait_for
 
 

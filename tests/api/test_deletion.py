@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.daemon import Daemon, gguf, wait_for
 from tests.hub.fake_hub import FakeHub
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.daemon import Daemon, gguf, wait_for
 from tests.hub.fake_hub import FakeHub
 

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable
 
 import pytest
+
 from tests.daemon import Daemon
 
 

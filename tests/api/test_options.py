@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from tests.daemon import Daemon, wait_for
 
 MODEL = "Qwen3-4B-GGUF"

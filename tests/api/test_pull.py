@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+
 from tests.api.conftest import TOKEN, environment
 from tests.daemon import Answer, Daemon, gguf, wait_for
 from tests.hub.fake_hub import FakeHub

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from tests.api.text_world import MINIMAL, add_models
 from tests.daemon import Daemon
 

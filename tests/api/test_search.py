@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.daemon import Daemon
 from tests.hub.fake_hub import FakeHub
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from lemonade.inference.choices import PARALLEL
 from tests.api.text_world import MINIMAL, add_models, seen
 from tests.daemon import Daemon, events, wait_for
 from tests.stream import Stream
-
-from lemonade.inference.choices import PARALLEL
 
 TEXT = "The capital of France is Paris."
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
 from tests.daemon import Daemon
 
 CHECKPOINTS = [

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+
 from tests.daemon import Answer, Daemon, alive, wait_for
 from tests.stream import Stream, text_of
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from tests.daemon import Daemon, alive, free_port, wait_for
 from tests.stream import Stream
 from tests.weights import smollm2

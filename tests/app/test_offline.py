@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from tests.daemon import Daemon, wait_for
 
 Make = Callable[..., Daemon]

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
+
 from tests.daemon import Daemon, wait_for
 from tests.stream import Stream, text_of
 

@@ -13,12 +13,12 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.api.text_world import add_models
-from tests.daemon import Daemon
 
 from lemonade.api.endpoint import Endpoint
 from lemonade.api.lemonade.configuration import SHUTDOWN
 from lemonade.api.table import ENDPOINTS
+from tests.api.text_world import add_models
+from tests.daemon import Daemon
 
 RERANKING = ("/v1/rerank", "/v1/reranking", "/v1/reranker")
 #: A model of the right kind for each endpoint.

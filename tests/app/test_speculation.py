@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.tiny_models import predicting_model
 
 from lemonade.catalog.options import MTP
+from tests.tiny_models import predicting_model
 
 
 @pytest.mark.real

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from tests.daemon import Daemon, wait_for
 from tests.stream import Stream, text_of
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from tests.daemon import Answer, Daemon, gguf
 from tests.inference.images import data_url, png, wav
 from tests.tiny_models import PATCH, ear, projector, text_model

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalog.world import USER, World, gguf
 
 from lemonade.errors import InvalidArgument, ModelNotFound, ModelNotSupported
 from lemonade.model import Model
 from lemonade.system.hardware import GIB
+from tests.catalog.world import USER, World, gguf
 
 QWEN = "Qwen3-0.6B-GGUF"
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.catalog.world import USER, World, gguf
 
 from lemonade.catalog.extra_models import ExtraModels, scan
 from lemonade.errors import ModelNotFound
+from tests.catalog.world import USER, World, gguf
 
 
 def put(root: Path, *names: str) -> None:

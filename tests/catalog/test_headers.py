@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.catalog.world import gguf
 
 from lemonade.catalog import headers as module
 from lemonade.catalog.headers import Headers
+from tests.catalog.world import gguf
 
 
 def test_a_file_is_read_once_per_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

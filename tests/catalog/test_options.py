@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalog.world import USER, World, gguf
 
 from lemonade.errors import InvalidArgument, RequestError
 from lemonade.model import Model
 from lemonade.system.hardware import GIB
+from tests.catalog.world import USER, World, gguf
 
 QWEN3 = "--temp 0.6 --top-p 0.85 --top-k 20 --min-p 0.0 --repeat-penalty 1.0"
 

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalog.world import USER, World, gguf
 
 from lemonade.errors import InvalidArgument
+from tests.catalog.world import USER, World, gguf
 
 NAME = {"model_name": "user.A"}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from tests.cli.fake_daemon import FakeDaemon
 
 #: Seconds after which a command hangs.

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+
 from tests.cli.conftest import PATIENCE, Shell
 from tests.cli.fake_daemon import FakeDaemon
 from tests.cli.terminal import Terminal

@@ -5,10 +5,10 @@ import signal
 import subprocess
 
 import pytest
-from tests.cli.conftest import PATIENCE, Shell
-from tests.cli.fake_daemon import FakeDaemon
 
 from lemonade.cli.main import arrange
+from tests.cli.conftest import PATIENCE, Shell
+from tests.cli.fake_daemon import FakeDaemon
 
 COMMANDS = [
     *("run", "pull", "search", "scan", "list", "load", "unload", "status", "pin", "unpin", "options", "alias"),

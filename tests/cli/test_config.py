@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from tests.cli.conftest import Shell
 from tests.cli.fake_daemon import FakeDaemon
 

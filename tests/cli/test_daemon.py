@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from tests.cli.conftest import PATIENCE, Shell
 from tests.daemon import FAKE_ENGINE, alive, free_port, gguf, wait_for
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.api.conftest import environment
 from tests.cli.conftest import Shell
 from tests.cli.terminal import Terminal

@@ -7,6 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
+
 from tests.cli.conftest import PATIENCE, Shell
 from tests.cli.fake_daemon import FakeDaemon
 

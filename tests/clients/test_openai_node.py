@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+
 from tests.daemon import Daemon
 
 SOURCE = Path(__file__).parent / "node"

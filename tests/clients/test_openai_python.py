@@ -10,6 +10,7 @@ from typing import Any
 import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageParam
+
 from tests.daemon import Daemon, wait_for
 from tests.weights import smollm2
 

@@ -2,8 +2,8 @@
 
     python fake_engine.py -m FILE --port P [--alias NAME] [any further arguments of llama-server]
 
-It answers /health, /props, /slots, /metrics, /tokenize, /detokenize, /v1/chat/completions, /v1/completions, /v1/responses,
-/v1/embeddings and /v1/rerank.
+It answers /health, /props, /slots, /metrics, /tokenize, /detokenize, /v1/chat/completions, /v1/completions,
+/v1/responses, /v1/embeddings and /v1/rerank.
 
 Switches are a JSON object in the environment's FAKE_ENGINE, overlaid for one request by the body's key `fake`:
 

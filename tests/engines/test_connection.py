@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.engines.launching import fake_launch
 
 from lemonade.engines.connection import Connection, Reply
 from lemonade.engines.process import EngineProcess
 from lemonade.errors import EngineLost
+from tests.engines.launching import fake_launch
 
 CHAT = "/v1/chat/completions"
 

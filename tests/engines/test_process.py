@@ -15,12 +15,12 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.engines.launching import fake_launch
 
 from lemonade.engines.engine import Launch
 from lemonade.engines.ports import PortLost, take_port
 from lemonade.engines.process import LINE_BYTES, EngineProcess
 from lemonade.errors import ModelLoadError
+from tests.engines.launching import fake_launch
 
 ROOT = Path(__file__).parents[2]
 

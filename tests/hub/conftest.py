@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hub.fake_hub import FakeHub, running
 
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.huggingface import HuggingFace
@@ -17,6 +16,7 @@ from lemonade.hub.pypi import PyPI
 from lemonade.hub.store import Store
 from lemonade.hub.transfer import Patience
 from lemonade.model import Model
+from tests.hub.fake_hub import FakeHub, running
 
 #: Retries without the waiting.
 QUICK = Patience(attempts=3, first_pause=0.01, longest_pause=0.05, silence=5.0)

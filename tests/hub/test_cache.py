@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.hub.conftest import gathered, model, tree, until
-from tests.hub.fake_hub import FakeHub
 
 from lemonade.errors import NotEnoughSpace
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.store import Store
+from tests.hub.conftest import gathered, model, tree, until
+from tests.hub.fake_hub import FakeHub
 
 BYTES = b"GGUF" + os.urandom(2_000_000)
 

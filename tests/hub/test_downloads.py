@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hub.conftest import QUICK, gathered, model, tree, until
-from tests.hub.fake_hub import FakeHub
 
 from lemonade.errors import (
     DownloadCancelled,
@@ -26,6 +24,8 @@ from lemonade.hub.downloads import Downloads, Job
 from lemonade.hub.progress import Progress
 from lemonade.hub.store import Store
 from lemonade.hub.transfer import Patience
+from tests.hub.conftest import QUICK, gathered, model, tree, until
+from tests.hub.fake_hub import FakeHub
 
 BYTES = b"GGUF" + os.urandom(3_000_000)
 

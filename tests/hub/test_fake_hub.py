@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 from huggingface_hub import HfApi
+
 from tests.hub import fake_hub
 from tests.hub.fake_hub import FakeHub
 

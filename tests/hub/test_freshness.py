@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.hub.conftest import model
-from tests.hub.fake_hub import FakeHub
 
 from lemonade.errors import RegistryUnreachable
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.freshness import is_outdated
 from lemonade.hub.registry import Listing
+from tests.hub.conftest import model
+from tests.hub.fake_hub import FakeHub
 
 Ask = Callable[[str], Listing]
 

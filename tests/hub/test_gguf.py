@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.hub.gguf_file import gguf, string
 
 from lemonade.hub.gguf import MAX_STRING, Header, InvalidGGUF, has_magic, read_header
+from tests.hub.gguf_file import gguf, string
 
 LLAMA: dict[str, Any] = {
     "general.architecture": "llama",

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hub.conftest import QUICK
-from tests.hub.fake_hub import FakeHub
 
 from lemonade.errors import (
     InvalidArgument,
@@ -19,6 +17,8 @@ from lemonade.errors import (
     RepositoryNotFound,
 )
 from lemonade.hub.huggingface import HuggingFace
+from tests.hub.conftest import QUICK
+from tests.hub.fake_hub import FakeHub
 
 
 def registry(hub: FakeHub, **env: str) -> HuggingFace:

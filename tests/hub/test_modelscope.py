@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.hub.conftest import QUICK, model
-from tests.hub.fake_hub import FakeHub
 
 from lemonade.errors import InvalidArgument, RegistryReplied, RegistryUnreachable, RepositoryNotFound
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.modelscope import ModelScope
 from lemonade.hub.store import Store
+from tests.hub.conftest import QUICK, model
+from tests.hub.fake_hub import FakeHub
 
 BYTES = b"GGUF" + bytes(range(256)) * 40
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.hub.conftest import gathered, model, until
-from tests.hub.fake_hub import FakeHub
 
 from lemonade.errors import DownloadCancelled, RepositoryNotFound
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.store import Store
 from lemonade.model import Model
+from tests.hub.conftest import gathered, model, until
+from tests.hub.fake_hub import FakeHub
 
 KIT = Model(name="Kit", recipe="collection.omni", origin="user")
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.hub.conftest import model, tree, until
-from tests.hub.fake_index import FakeIndex, running
 
 from lemonade.errors import (
     DownloadCancelled,
@@ -32,6 +30,8 @@ from lemonade.hub.downloads import Downloads
 from lemonade.hub.pypi import PyPI, explain
 from lemonade.hub.store import Store
 from lemonade.model import Model
+from tests.hub.conftest import model, tree, until
+from tests.hub.fake_index import FakeIndex, running
 
 WEIGHTS = b"GGUF" + os.urandom(1_500_000)
 FILES = {"demo_weights/tiny.gguf": WEIGHTS, "demo_weights/__init__.py": b"raise SystemExit('never run')"}

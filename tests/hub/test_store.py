@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.hub.conftest import model, tree
-from tests.hub.gguf_file import gguf
 
 from lemonade.hub.layout import Folder, is_safe
 from lemonade.hub.store import Store
 from lemonade.model import Model
+from tests.hub.conftest import model, tree
+from tests.hub.gguf_file import gguf
 
 A, B = "a" * 40, "b" * 40
 GGUF = gguf()

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 from PIL import Image
-from tests.inference.images import data_url, jpeg, png, wav, whole_webp
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference import media
 from lemonade.inference.chat import ChatRequest
 from lemonade.inference.media import Found, check, examine, put_in
 from lemonade.model import Model
+from tests.inference.images import data_url, jpeg, png, wav, whole_webp
 
 PROJECTOR = {"main": "a/b:Q4", "mmproj": "a/b:mmproj.gguf"}
 SEEING = Model(name="Eyes", recipe="llamacpp", checkpoints=PROJECTOR, labels=("chat", "vision"))

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.inference.images import bmp, gif, jpeg, png, webp
 
 from lemonade.inference.pictures import MAX_JPEG_PARTS, Picture, Size, read_header
+from tests.inference.images import bmp, gif, jpeg, png, webp
 
 
 def header(data: bytes) -> Picture:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from tests.bert import WIDTH, minilm, toy_reranker
 from tests.daemon import Daemon, events
 from tests.weights import smollm2

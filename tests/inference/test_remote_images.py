@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.inference.images import data_url, png, whole_webp
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference import remote_images
 from lemonade.inference.remote_images import fetch, is_public, resolve
+from tests.inference.images import data_url, png, whole_webp
 
 PLACE = "messages[0].content[1]"
 PICTURE = png(10, 5)

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.inference.test_relay import Sink
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference.relay import DONE, PING
@@ -12,6 +11,7 @@ from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_
 from lemonade.inference.response_call import ForcedFunction, must_call
 from lemonade.inference.response_media import look_at
 from lemonade.model import Model
+from tests.inference.test_relay import Sink
 
 BLIND = Model(name="m", recipe="llamacpp")
 SEEING = Model(name="m", recipe="llamacpp", labels=("chat", "vision"), checkpoints={"main": "x", "mmproj": "y"})

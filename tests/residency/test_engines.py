@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.engines.launching import fake_launch
-from tests.residency.fakes import model, settings
 
 from lemonade.engines.connection import Reply
 from lemonade.engines.engine import Launch
@@ -23,6 +21,8 @@ from lemonade.model import Model
 from lemonade.residency.lease import Lease
 from lemonade.residency.manager import Residency
 from lemonade.residency.watchdog import Limits
+from tests.engines.launching import fake_launch
+from tests.residency.fakes import model, settings
 
 A, B = model("A"), model("B")
 Make = Callable[..., Residency]

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.residency.fakes import Clock, FakeConnection, World, model, settings, settle
 
 from lemonade.errors import (
     Busy,
@@ -20,6 +19,7 @@ from lemonade.model import Model
 from lemonade.residency.failures import CRASH_WINDOW, CRASHES, REMEMBERED
 from lemonade.residency.manager import Residency
 from lemonade.residency.resident import Resident
+from tests.residency.fakes import Clock, FakeConnection, World, model, settings, settle
 
 A, B, C = model("A"), model("B"), model("C")
 Make = Callable[..., Residency]

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.residency.fakes import Clock, FakeConnection, World, model, settings, settle
 
 from lemonade.residency import memory
 from lemonade.residency.manager import Residency
+from tests.residency.fakes import Clock, FakeConnection, World, model, settings, settle
 
 A, B = model("A"), model("B")
 

@@ -16,13 +16,13 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.residency import fakes
 
 from lemonade.errors import EngineLost, LemonadeError
 from lemonade.model import Model
 from lemonade.residency import schedule
 from lemonade.residency.manager import Residency
 from lemonade.residency.resident import Resident
+from tests.residency import fakes
 
 MODELS = [fakes.model("A"), fakes.model("B"), fakes.model("C"), fakes.model("E", "embeddings")]
 models = st.sampled_from(MODELS)

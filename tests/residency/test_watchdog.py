@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.residency.fakes import Clock, FakeConnection, World, model, settings
 
 from lemonade.residency.manager import Residency
 from lemonade.residency.watchdog import Limits
+from tests.residency.fakes import Clock, FakeConnection, World, model, settings
 
 A = model("A")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.launching import llama_server_shim
 
 from lemonade.engines import backends
 from lemonade.engines.connection import Connection
@@ -19,6 +18,7 @@ from lemonade.engines.table import Engines
 from lemonade.errors import InvalidArgument, ModelLoadError, ModelNotSupported
 from lemonade.model import Model
 from lemonade.settings import Layer, Settings
+from tests.engines.launching import llama_server_shim
 
 GGUF = Path("/models/a b.gguf")
 CHAT = Model(name="M", recipe="llamacpp", labels=("chat",))

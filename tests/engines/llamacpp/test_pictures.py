@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inference.images import data_url, png, wav
-from tests.tiny_models import PATCH, predicting_model, projector, text_model
 
 from lemonade.engines.connection import Connection
 from lemonade.engines.llamacpp.engine import LlamaCpp
@@ -18,6 +16,8 @@ from lemonade.engines.ports import take_port
 from lemonade.engines.process import EngineProcess
 from lemonade.model import Model
 from lemonade.settings import Settings
+from tests.inference.images import data_url, png, wav
+from tests.tiny_models import PATCH, predicting_model, projector, text_model
 
 pytestmark = pytest.mark.real
 

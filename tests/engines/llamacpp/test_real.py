@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.weights import smollm2
 
 from lemonade.engines.connection import Connection
 from lemonade.engines.llamacpp.engine import LlamaCpp
@@ -19,6 +18,7 @@ from lemonade.engines.process import EngineProcess
 from lemonade.errors import ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Settings
+from tests.weights import smollm2
 
 pytestmark = pytest.mark.real
 
