@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 from pathlib import Path
@@ -106,7 +107,7 @@ class TestSupport:
         world.catalog.changed()
         model = world.catalog.lookup("K")
         assert model is not None
-        world.catalog.delete(model)
+        asyncio.run(world.catalog.delete(model))
         assert world.catalog.lookup("K") is None
 
     def test_built_in_models_that_are_too_big(self, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ class TestListing:
         versions.append(catalog.version)
         world.options.save(catalog.find("A"), {"ctx_size": 5})
         versions.append(catalog.version)
-        catalog.delete(catalog.find("A"))
+        asyncio.run(catalog.delete(catalog.find("A")))
         versions.append(catalog.version)
         assert versions[1:] == sorted(set(versions))
         assert catalog.version == versions[-1]
@@ -324,9 +325,9 @@ class TestOwnModels:
         second = world.catalog.register({"model_name": "user.B", **USER})
         world.download(first)
         world.options.save(first, {"ctx_size": 5})
-        world.catalog.delete(first)
+        asyncio.run(world.catalog.delete(first))
         assert world.catalog.is_downloaded(second)
-        world.catalog.delete(second)
+        asyncio.run(world.catalog.delete(second))
         assert not list(world.paths.models.rglob("*.gguf"))
         assert world.read("user_models.json") == {}
         assert world.read("recipe_options.json") == {"user.A": {"ctx_size": 5}}
@@ -382,13 +383,13 @@ class TestCollections:
         kit.download(kit.catalog.find("Ear"))
         assert kit.catalog.entry("Kit").downloaded
         assert kit.catalog.is_downloaded(kit.catalog.find("Kit"))
-        kit.catalog.delete(kit.catalog.find("Ear"))
+        asyncio.run(kit.catalog.delete(kit.catalog.find("Ear")))
         assert not kit.catalog.is_downloaded(kit.catalog.find("Kit"))
         assert not kit.catalog.entry("Kit").downloaded
 
     def test_deleting_one_leaves_the_components(self, kit: World) -> None:
         kit.download(kit.catalog.find(QWEN))
-        kit.catalog.delete(kit.catalog.find("Kit"))
+        asyncio.run(kit.catalog.delete(kit.catalog.find("Kit")))
         assert QWEN in kit.ids()
         with pytest.raises(ModelNotFound):
             kit.catalog.find("Kit")
@@ -418,7 +419,7 @@ class TestCollections:
         assert not entry.downloaded
 
     def test_components_that_went_stay_named(self, kit: World) -> None:
-        kit.catalog.delete(kit.catalog.find("Ear"))
+        asyncio.run(kit.catalog.delete(kit.catalog.find("Ear")))
         entry = kit.catalog.entry("Kit")
         assert entry.components == (QWEN, "user.Ear")
         assert kit.catalog.entry_or_none("user.Ear") is None

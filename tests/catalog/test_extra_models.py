@@ -115,7 +115,7 @@ class TestInTheCatalog:
         assert world.ids() == []
 
     def test_deleting_leaves_the_file(self, world: World, extra: Path) -> None:
-        world.catalog.delete(world.catalog.find("mine"))
+        asyncio.run(world.catalog.delete(world.catalog.find("mine")))
         assert (extra / "mine.gguf").exists()
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_an_absolute_path_is_a_local_model(world: World) -> None:
     assert entry.source == "local_path"
     assert entry.checkpoint_status[0].registry == ""
     assert entry.max_context_window == 8192
-    world.catalog.delete(model)
+    asyncio.run(world.catalog.delete(model))
     assert file.exists()
 
 

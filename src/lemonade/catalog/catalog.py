@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -216,7 +217,7 @@ class Catalog:
         self._user_file.change(lambda values: values.update(kept))
         return [self._index().models[canonical] for canonical in models]
 
-    def delete(self, model: Model) -> None:
+    async def delete(self, model: Model) -> None:
         """Frees the files that no other model uses, and forgets the model if it is the person's own.
 
         Saved options stay, for when it comes back; so do a collection's components.
@@ -225,7 +226,8 @@ class Catalog:
             OSError: a file cannot be removed, or the definition cannot be.
         """
         if not model.is_collection or model.checkpoints:
-            self._store.delete(model, keep=self.all_models())
+            # Taking a large file off the disk takes a while; the daemon answers others meanwhile.
+            await asyncio.to_thread(self._store.delete, model, self.all_models())
         if model.origin == "user":
 
             def forget(values: dict[str, Any]) -> None:

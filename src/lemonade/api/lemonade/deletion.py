@@ -48,7 +48,7 @@ async def delete(exchange: Exchange, body: DeleteRequest) -> None:
                 await job.wait()
             services.downloads.remove(job)
     with storing():
-        services.catalog.delete(model)
+        await services.catalog.delete(model)
     await exchange.json({"status": "success", "message": f"Deleted model: {name}"})
 
 
