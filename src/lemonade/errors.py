@@ -29,6 +29,7 @@
     │   └── ModelLoadError                 500 model_load_error
     ├── EngineError                        500 backend_error              an engine's own answer or failure
     │   ├── EngineReplied                  the engine's status
+    │   ├── ContextShared                  503 context_shared, with Retry-After
     │   ├── EngineSilent                   502                            closed without an answer
     │   └── EngineLost                     502 backend_unavailable | backend_watchdog_reset
     ├── HubError                           500 download_error             a registry, or the way to it
@@ -250,6 +251,15 @@ class EngineReplied(EngineError):
         self.status = status if 400 <= status <= 599 else 500
         self.type = type or ("invalid_request_error" if self.status < 500 else "backend_error")
         self.code = code
+
+
+class ContextShared(EngineError):
+    """Requests that an engine answered at once outgrew the context that they share; it gives all of them up."""
+
+    status = 503
+    code = "context_shared"
+    retry = True
+    retry_after = 1.0
 
 
 class EngineSilent(EngineError):

@@ -123,6 +123,7 @@ class World:
         self.gave_up: list[str] = []
         self.defaults: dict[str, dict[str, Any]] = {}
         self.devices: dict[str, str] = {}
+        self.slots: dict[str, int] = {}
         self.context = 4096
         self.requests: list[str] = []
         self._pids = itertools.count(100)
@@ -147,7 +148,8 @@ class World:
         return {**options, "ctx_size": self.context if options["ctx_size"] == -1 else options["ctx_size"]}
 
     def launch(self, model: Model, options: Mapping[str, Any], port: int) -> Launch:
-        return Launch(name=model.name, argv=("fake",), port=port, device=self.devices.get(model.name, "cpu"))
+        device, slots = self.devices.get(model.name, "cpu"), self.slots.get(model.name, 1)
+        return Launch(name=model.name, argv=("fake",), port=port, device=device, slots=slots)
 
     async def start(self, launch: Launch) -> FakeProcess:
         from lemonade.engines.ports import release_port

@@ -256,6 +256,27 @@ async def test_the_queue_of_a_model_is_bounded(make: Make, world: World) -> None
         await holder.done()
 
 
+async def test_requests_in_slots_do_not_wait(make: Make, world: World) -> None:
+    residency = make(max_queued_requests=1)
+    world.slots["A"] = 3
+    await use(residency, A)
+    holders = [Holder(residency, A) for _ in range(4)]
+    await settle()
+    with pytest.raises(Busy):
+        await use(residency, A)
+    unload = asyncio.ensure_future(residency.unload(A))
+    await settle()
+    with pytest.raises(Busy):
+        await use(residency, A)
+    await holders.pop().done()
+    waiting = asyncio.ensure_future(use(residency, A))
+    await settle()
+    for holder in holders:
+        await holder.done()
+    await unload
+    await waiting
+
+
 async def test_a_request_that_is_refused_leaves_no_start_behind(make: Make, world: World) -> None:
     residency = make(max_queued_requests=0)
     holder = Holder(residency, A)

@@ -65,6 +65,12 @@ ENGINE_ERRORS = (
     ErrorRow(500, None, "The engine reports an error; its own status replaces this one when it sends one."),
     ErrorRow(501, None, "The engine was not started for this kind of request."),
     ErrorRow(502, "backend_unavailable", "The engine went away twice with the request inside."),
+    ErrorRow(
+        503,
+        "context_shared",
+        "Requests that the model answered at once outgrew the context that its slots share; `Retry-After` says when to "
+        "come back.",
+    ),
 )
 #: What the guard in front of every endpoint may answer.
 GUARD_ERRORS = (

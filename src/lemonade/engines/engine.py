@@ -45,6 +45,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         health_path: answers 2xx as soon as the child takes requests.
         backend: name of the `Backend` chosen.
         device: kind of device it computes on, as `/health` shows it.
+        slots: how many requests it answers at once; more wait inside it.
+        context: tokens that one request may have, None when the options' `ctx_size` says it.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     health_path: str = "/health"
     backend: str = ""
     device: str = "cpu"
+    slots: int = 1
+    context: int | None = None
 
 
 class Engine(Protocol):

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from lemonade.errors import ContextLengthExceeded, EngineError, EngineLost, EngineReplied, EngineSilent, RequestError
+from lemonade.errors import (
+    ContextLengthExceeded,
+    ContextShared,
+    EngineError,
+    EngineLost,
+    EngineReplied,
+    EngineSilent,
+    RequestError,
+)
 from lemonade.inference.measurement import measured_stream
 
 if TYPE_CHECKING:
@@ -40,6 +48,9 @@ _CONTEXT_OVERFLOW = (
     "larger than the max context size",
     "too large to process",
 )
+#: What all requests are told that llama.cpp answers at once when there is no room left in the context that they share.
+#: A request that is alone never is: its answer ends with the context.
+_SHARED_FULL = "Context size has been exceeded"
 #: llama.cpp answers 500 to these, though nothing is wrong with it: the request asks for what the model cannot do.
 _CLIENTS_FAULT = (
     "image input is not supported",
@@ -327,6 +338,12 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
     details = {"status_code": status, "details": {"backend": engine, "response": answer}}
     if any(phrase in message for phrase in _CONTEXT_OVERFLOW):
         return ContextLengthExceeded(message, details=details)
+    if _SHARED_FULL in message:
+        return ContextShared(
+            "The requests that this model answers at once have outgrown the context that they share. Try again; if it "
+            "happens often, load the model with a larger 'ctx_size' or a smaller '--parallel'.",
+            details=details,
+        )
     return EngineReplied(
         message,
         status=status,

@@ -108,7 +108,7 @@ class Residency:
             or (resident.model is not lease.model and not same_files(resident.model, lease.model))
         ):
             return None
-        if resident.leases > self._settings["max_queued_requests"]:
+        if resident.leases >= self._settings["max_queued_requests"] + resident.launch.slots:
             raise self._full(lease.model)
         resident.leases += 1
         resident.downsized = False
@@ -120,7 +120,7 @@ class Residency:
         if self._schedule.closing:
             raise _stopping()
         start, running = self._schedule.starts.get(key), self._schedule.residents.get(key)
-        ahead = running.leases if running is not None else 0
+        ahead = running.leases + 1 - running.launch.slots if running is not None else 0
         ahead += sum(waiter.leases for waiter in start.waiters) if start is not None else 0
         if ahead > self._settings["max_queued_requests"]:
             raise self._full(model)

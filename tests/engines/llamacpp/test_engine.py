@@ -75,6 +75,29 @@ def test_what_other_models_add(shim: Path) -> None:
     assert words(plan(system, model=Model(name="R", recipe="llamacpp", labels=("reranking",))))[-1] == "--reranking"
 
 
+@pytest.mark.parametrize(
+    ("args", "slots", "context", "shares"),
+    [
+        ("", 1, 4096, False),
+        ("--parallel 1", 1, 4096, False),
+        ("--parallel 4", 4, 4096, True),
+        ("-np 2 --parallel=4", 4, 4096, True),
+        ("--parallel 4 -kvu", 4, 4096, False),
+        ("--parallel 4 --no-kv-unified", 4, 1024, False),
+        ("--parallel 4 --kv-unified-per-slot 2048", 4, 2048, True),
+        ("--parallel 4 --kv-unified-per-slot 9000", 4, 4096, True),
+    ],
+)
+@pytest.mark.parametrize("backend", ["cpu", "system"])
+def test_slots_share_the_context_unless_somebody_divides_it(
+    shim: Path, backend: str, args: str, slots: int, context: int, shares: bool
+) -> None:
+    launch = plan({"llamacpp_backend": backend, "llamacpp_args": args})
+    assert (launch.slots, launch.context) == (slots, context)
+    told = launch.env.get("LLAMA_ARG_KV_UNIFIED") == "true" if backend == "system" else "--kv-unified" in launch.argv
+    assert told == shares
+
+
 def test_a_draft_file_comes_with_the_speculation_that_uses_it(no_server: None) -> None:
     def speculation(name: str, args: str = "", *labels: str) -> list[str]:
         model = Model(name="M", recipe="llamacpp", labels=("chat", *labels))

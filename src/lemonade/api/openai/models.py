@@ -91,7 +91,9 @@ class Listing:
     def encoded(self, services: Services, *, show_all: bool, include_paths: bool) -> bytes:
         entries = services.catalog.listed(show_all=show_all)
         # What is loaded, and with which context, shows in `context_length`.
-        loaded = tuple((one.key, one.options.get("ctx_size")) for one in services.residency.residents())
+        loaded = tuple(
+            (one.key, one.options.get("ctx_size"), one.launch.context) for one in services.residency.residents()
+        )
         stamp = (services.catalog.version, loaded, services.settings["ctx_size"])
         key = (show_all, include_paths)
         if (made := self._made.get(key)) and made[0] == stamp:
@@ -158,7 +160,7 @@ def _context_length(services: Services, entry: Entry) -> int | None:
     """The loaded context size, else the configured one, else the model's own window."""
     for resident in services.residency.residents():
         if resident.key == entry.model.canonical:
-            running = resident.options.get("ctx_size")
+            running = resident.launch.context or resident.options.get("ctx_size")
             if isinstance(running, int) and running > 0:
                 return running
     configured = entry.recipe_options.get("ctx_size", services.settings["ctx_size"])

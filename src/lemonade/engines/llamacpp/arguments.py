@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -90,6 +91,16 @@ def mentions(words: Iterable[str], canonical: str) -> bool:
     """Whether a flag is among the words in any of its spellings."""
     flag = _ALL[canonical]
     return any(_ALL.get(_spelled(word)) is flag for word in words)
+
+
+def number(words: Sequence[str], canonical: str) -> int:
+    """The value that a flag has at last, in any of its spellings; 0 when it is not given, or no number."""
+    flag = _ALL[canonical]
+    found = 0
+    for word, value in itertools.pairwise(words):
+        if _ALL.get(_spelled(word)) is flag:
+            found = int(value) if value.isdecimal() else 0
+    return found
 
 
 def _spelled(word: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lemonade.engines.backends import find_program, installed_version
 from lemonade.engines.engine import Backend, Launch
-from lemonade.engines.llamacpp.arguments import mentions, parse, refuse_reserved, split
+from lemonade.engines.llamacpp.arguments import mentions, number, parse, refuse_reserved, split
 from lemonade.errors import InvalidArgument, ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Settings
@@ -26,6 +26,10 @@ EMBEDDING_BATCH = 2048
 #: Tokens of a prompt after which llama.cpp looks whether its client is still there. On a CPU a batch is computed in
 #: pieces of 512 anyway, so larger ones only make a request that was given up hold the engine for longer.
 CPU_BATCH = 512
+
+#: Slots share one context, of which each may take the whole: else llama.cpp would give each of N an N-th of it.
+SHARED = "--kv-unified"
+SHARED_VARIABLE = "LLAMA_ARG_KV_UNIFIED"
 
 #: An assertion that fails in llama.cpp is its last word: else a debugger writes pages behind it, for seconds.
 QUIET_DEATH = {"GGML_NO_BACKTRACE": "1"}
@@ -108,6 +112,8 @@ class LlamaCpp:
         if drafts:
             made += ["--model-draft", str(files["draft"])]
         made += {"embeddings": ["--embeddings"], "reranking": ["--reranking"]}.get(model.mode, [])
+        slots = max(number(words, "--parallel"), 1)
+        context = _context_of_a_slot(_context(model, options), slots, words)
         if backend.name == "system":
             program = find_program(PROGRAM)
             assert program is not None
@@ -115,12 +121,19 @@ class LlamaCpp:
                 name=PROGRAM,
                 argv=(program, *made, *words),
                 port=port,
-                # No videos, as for the bundled engine; older ones do not know the variable.
-                env={**QUIET_DEATH, "LLAMA_ARG_VIDEO_FFMPEG_DIR": os.devnull},
+                # No videos, as for the bundled engine; older ones do not know the variables.
+                env={
+                    **QUIET_DEATH,
+                    "LLAMA_ARG_VIDEO_FFMPEG_DIR": os.devnull,
+                    **({SHARED_VARIABLE: "true"} if _shares(slots, words) else {}),
+                },
                 backend="system",
                 device=backend.devices[0],
+                slots=slots,
+                context=context,
             )
         made += _bundled_defaults(model, backend, words)
+        made += [SHARED] if _shares(slots, words) else []
         if drafts and not {"mtp", "dflash"} & set(model.labels) and not mentions(words, "--spec-type"):
             # Else it would load the second model and never ask it.
             made += ["--spec-type", "draft-simple"]
@@ -131,6 +144,8 @@ class LlamaCpp:
             env=dict(QUIET_DEATH),
             backend=backend.name,
             device=backend.devices[0],
+            slots=slots,
+            context=context,
         )
 
     def _backend(self, options: Mapping[str, Any]) -> Backend:
@@ -173,6 +188,19 @@ def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[
     if backend.name == "cpu" and sys.platform == "darwin" and not mentions(words, "--n-gpu-layers"):
         made += ["--n-gpu-layers", "0"]
     return made
+
+
+def _shares(slots: int, words: list[str]) -> bool:
+    """Whether the slots have to be told to share the context: nobody said how it is divided."""
+    return slots > 1 and not mentions(words, SHARED) and not mentions(words, "--no-kv-unified")
+
+
+def _context_of_a_slot(size: int, slots: int, words: list[str]) -> int:
+    """Tokens that one request may have of a context of `size`."""
+    if mentions(words, "--no-kv-unified"):
+        size //= slots
+    cap = number(words, "--kv-unified-per-slot")
+    return min(size, cap) if cap else size
 
 
 def _drafts(files: Mapping[str, Path], words: list[str]) -> bool:
