@@ -252,6 +252,32 @@ def test_a_function_that_a_response_must_call_is_called(smol: Daemon) -> None:
     assert json.loads("".join(pieces)) == json.loads(told[-1]["response"]["output"][0]["arguments"])
 
 
+def test_one_of_several_functions_is_called_by_a_response(smol: Daemon) -> None:
+    tools = [
+        {"type": "function", "name": name, "parameters": {"properties": {"x": {"$ref": "#/$defs/X"}}, **rest}}
+        for name, kind in (("a", "boolean"), ("b", "integer"))
+        for rest in [{"type": "object", "required": ["x"], "$defs": {"X": {"type": kind}}}]
+    ]
+    body = {"input": "Call b with 7.", "tools": tools, "tool_choice": "required", "max_output_tokens": 60}
+    (call,) = ask(smol, "responses", **body)["output"]
+    kinds: dict[str, type] = {"a": bool, "b": int}
+    assert call["type"] == "function_call"
+    assert type(json.loads(call["arguments"])["x"]) is kinds[call["name"]]
+    told = streamed(smol, "responses", **body)
+    (added,) = (one["item"] for one in told if one["type"] == "response.output_item.added")
+    (done,) = (one for one in told if one["type"] == "response.function_call_arguments.done")
+    pieces = "".join(one["delta"] for one in told if one["type"] == "response.function_call_arguments.delta")
+    (whole,) = told[-1]["response"]["output"]
+    assert added["name"] == done["name"] == whole["name"]
+    assert added["call_id"] == whole["call_id"]
+    assert pieces == done["arguments"] == whole["arguments"]
+    assert type(json.loads(pieces)["x"]) is kinds[added["name"]]
+    chat = {"messages": QUESTION, "tools": [{"type": "function", "function": tool} for tool in tools]}
+    answer = ask(smol, "chat/completions", **chat, tool_choice="required", max_tokens=60)
+    function = answer["choices"][0]["message"]["tool_calls"][0]["function"]
+    assert type(json.loads(function["arguments"])["x"]) is kinds[function["name"]]
+
+
 def test_a_stream_of_a_response(smol: Daemon) -> None:
     told = streamed(smol, "responses", input="Say hello.", max_output_tokens=4)
     kinds = [one["type"] for one in told]

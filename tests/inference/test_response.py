@@ -81,14 +81,14 @@ def function(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("names", "choice", "called"),
     [
-        ("ab", {"type": "function", "name": "b"}, "b"),
-        ("a", "required", "a"),
-        ("ab", "required", None),
-        ("a", "auto", None),
-        ("a", "none", None),
+        ("ab", {"type": "function", "name": "b"}, ["b"]),
+        ("a", "required", ["a"]),
+        ("ab", "required", ["a", "b"]),
+        ("a", "auto", []),
+        ("a", "none", []),
     ],
 )
-def test_which_function_must_be_called(names: str, choice: Any, called: str | None) -> None:
+def test_which_function_must_be_called(names: str, choice: Any, called: list[str]) -> None:
     body = {"model": "m", "input": "x", "tools": [function(name) for name in names], "tool_choice": choice}
     request = msgspec.convert(body, ResponsesRequest)
     assert must_call(request) == called
@@ -98,20 +98,30 @@ def test_which_function_must_be_called(names: str, choice: Any, called: str | No
         ForcedFunction(called).force(shaped)
         assert len(shaped["tools"]) == len(names)
         assert shaped["tool_choice"] == "none"
-        assert shaped["response_format"]["json_schema"]["schema"] == {"type": "object"}
+        schema = shaped["response_format"]["json_schema"]["schema"]
+        if len(called) == 1:
+            assert schema == {"type": "object"}
+        else:
+            assert [one["properties"]["name"]["const"] for one in schema["anyOf"]] == called
+
+
+def test_another_tool_than_a_function_is_left_to_the_engine() -> None:
+    tools = [function("a"), {"type": "web_search"}]
+    body = {"model": "m", "input": "x", "tools": tools, "tool_choice": "required"}
+    assert must_call(msgspec.convert(body, ResponsesRequest)) == []
 
 
 def test_the_message_is_told_as_a_call() -> None:
     message = {"type": "message", "status": "completed", "content": [{"type": "output_text", "text": '{"a":1}'}]}
     body = msgspec.json.encode({"output": [{"type": "reasoning"}, message], "model": "m"})
-    reasoning, call = msgspec.json.decode(ForcedFunction("f").check(body, "asked")[0])["output"]
+    reasoning, call = msgspec.json.decode(ForcedFunction(["f"]).check(body, "asked")[0])["output"]
     assert reasoning == {"type": "reasoning"}
     assert (call["type"], call["name"], call["arguments"]) == ("function_call", "f", '{"a":1}')
 
 
 async def test_the_events_of_the_message_are_told_as_those_of_a_call() -> None:
     sink = Sink()
-    events = ResponseEvents(sink, "m", ForcedFunction("f").retell)
+    events = ResponseEvents(sink, "m", ForcedFunction(["f"]).retell)
     message = {"id": "msg", "type": "message", "status": "in_progress", "content": []}
     full = {**message, "status": "completed", "content": [{"type": "output_text", "text": "{}"}]}
     await events.write(event("response.output_item.added", item=message))
@@ -224,3 +234,44 @@ async def test_what_nobody_should_look_at(items: list[dict[str, Any]], model: Mo
         await look_at(items, model, size=100, allow_remote=False)
     assert caught.value.param == "input[0].content[1]"
     assert "input[0].content[1]" in caught.value.message
+
+
+async def test_of_several_functions_the_call_is_opened_when_it_is_known_which_it_is() -> None:
+    sink = Sink()
+    events = ResponseEvents(sink, "m", ForcedFunction(["f", "g"]).retell)
+    text = '{"name": "g", "arguments": {"a": {"b": "}"}}}'
+    message = {"id": "msg", "type": "message", "status": "in_progress", "content": []}
+    full = {**message, "status": "completed", "content": [{"type": "output_text", "text": text}]}
+    await events.write(event("response.output_item.added", item=message))
+    assert not sink.body
+    for letter in text:
+        await events.write(event("response.output_text.delta", item_id="msg", delta=letter))
+    await events.write(event("response.output_text.done", item_id="msg", text=text))
+    await events.write(event("response.output_item.done", item=full))
+    await events.end(event("response.completed", response={"output": [full]}) + DONE)
+    told = [
+        msgspec.json.decode(block.split(b"data: ")[1]) for block in sink.body.removesuffix(DONE).strip().split(b"\n\n")
+    ]
+    assert [one["sequence_number"] for one in told] == list(range(len(told)))
+    opened, *pieces, arguments, done, completed = told
+    assert (opened["type"], opened["item"]["name"], opened["item"]["arguments"]) == (
+        "response.output_item.added",
+        "g",
+        "",
+    )
+    assert {one["type"] for one in pieces} == {"response.function_call_arguments.delta"}
+    assert "".join(one["delta"] for one in pieces) == arguments["arguments"] == '{"a": {"b": "}"}}'
+    assert (arguments["name"], done["item"]["name"]) == ("g", "g")
+    assert completed["response"]["output"] == [done["item"]]
+    assert {one.get("item_id", opened["item"]["id"]) for one in told[:-1]} == {opened["item"]["id"]}
+
+
+async def test_a_call_that_was_cut_off_before_its_name_is_still_whole_events() -> None:
+    sink = Sink()
+    events = ResponseEvents(sink, "m", ForcedFunction(["f", "g"]).retell)
+    message = {"id": "msg", "type": "message", "status": "in_progress", "content": []}
+    await events.write(event("response.output_item.added", item=message))
+    await events.write(event("response.output_text.delta", item_id="msg", delta='{"na'))
+    await events.write(event("response.output_text.done", item_id="msg", text='{"na'))
+    assert sink.body.count(b"event: response.output_item.added") == 1
+    assert b'"arguments":""' in sink.body

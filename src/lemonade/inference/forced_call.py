@@ -30,27 +30,47 @@ def force(body: Tree, names: Sequence[str]) -> None:
         names: of the functions, one of which has to be called.
     """
     functions = [tool["function"] for tool in body["tools"] if tool["function"]["name"] in names]
-    schema = functions[0].get("parameters") or _ANY if len(names) == 1 else _one_of(functions)
-    if schema is None:
-        body["tool_choice"] = "required"
-        return
+    ask_for_call(body, functions)
+
+
+def ask_for_call(body: Tree, functions: Sequence[Tree]) -> None:
+    """Makes a body ask for the arguments of a call to one of these functions, or, of several, for its name and them.
+
+    Args:
+        body: of a chat or a response; changed.
+        functions: each with `name` and perhaps `parameters`, a JSON schema.
+    """
+    schema = functions[0].get("parameters") or _ANY if len(functions) == 1 else _one_of(functions)
     body["tool_choice"] = "none"
     body["response_format"] = {"type": "json_schema", "json_schema": {"name": "call", "schema": schema}}
 
 
-def _one_of(functions: Sequence[Tree]) -> Tree | None:
-    """The schema of a call to any of them; None when their definitions contradict each other."""
-    shared: dict[str, Tree] = {}
+def _one_of(functions: Sequence[Tree]) -> Tree:
+    """The schema of a call to any of them."""
     calls = []
-    for function in functions:
-        parameters = dict(function.get("parameters") or _ANY)
-        for key in ("$defs", "definitions"):
-            for name, definition in (parameters.pop(key, None) or {}).items():
-                if shared.setdefault(key, {}).setdefault(name, definition) != definition:
-                    return None
-        properties = {"name": {"const": function["name"]}, "arguments": parameters}
+    roots = {}
+    for number, function in enumerate(functions):
+        parameters = function.get("parameters") or _ANY
+        moved = _moved(parameters, f"#/$defs/{number}")
+        if moved != parameters:
+            # What references lead to must be found from the root of the whole schema.
+            roots[str(number)] = moved
+            moved = {"$ref": f"#/$defs/{number}"}
+        properties = {"name": {"const": function["name"]}, "arguments": moved}
         calls.append({"type": "object", "properties": properties, "required": ["name", "arguments"]})
-    return {"anyOf": calls, **shared}
+    return {"anyOf": calls, **({"$defs": roots} if roots else {})}
+
+
+def _moved(schema: Any, root: str) -> Any:
+    """A schema whose references to itself (`#…`) start at `root`."""
+    if isinstance(schema, list):
+        return [_moved(item, root) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _moved(value, root) for key, value in schema.items()}
+    if isinstance(reference := schema.get("$ref"), str) and reference.startswith("#"):
+        moved["$ref"] = root + reference[1:]
+    return moved
 
 
 class ForcedCall(Untouched):
@@ -62,10 +82,10 @@ class ForcedCall(Untouched):
 
     def __init__(self, names: Sequence[str]) -> None:
         self._name = names[0] if len(names) == 1 else None
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, CallReader] = {}
 
     def edit(self, number: int, choice: Tree) -> None:
-        call = self._calls.setdefault(number, _Call(self._name))
+        call = self._calls.setdefault(number, CallReader(self._name))
         if isinstance(message := choice.get("message"), dict):
             parts = [*call.feed(message.get("content") or ""), *call.end()]
             message["content"] = None
@@ -82,13 +102,21 @@ class ForcedCall(Untouched):
             choice["finish_reason"] = "tool_calls"
 
 
-class _Call:
-    """One call, read piece by piece."""
+class CallReader:
+    """One call, read piece by piece.
+
+    Args:
+        name: of the function; None when the content says which it is.
+
+    Attributes:
+        name: of the function, as soon as it is known.
+    """
 
     def __init__(self, name: str | None) -> None:
-        self._name = name
+        self.name = name
         self._whole = name is None
         self._held = ""
+        self._begun = False
         self._id = f"call_{secrets.token_hex(12)}"
         self.is_open = False
         self.is_told = False
@@ -105,9 +133,13 @@ class _Call:
             head = _HEAD.match(self._held)
             if head is None:
                 return []
-            self._name = msgspec.json.decode(head[1])
+            self.name = msgspec.json.decode(head[1])
             self._held = self._held[head.end() :]
             self.is_open = True
+        if not self._begun:
+            # However the text is cut, the arguments begin at the same place.
+            self._held = self._held.lstrip()
+            self._begun = bool(self._held)
         # The last brace may be that of the whole answer.
         cut = self._held.rfind("}")
         ready, self._held = (self._held, "") if cut < 0 else (self._held[:cut], self._held[cut:])
@@ -124,4 +156,4 @@ class _Call:
         if self.is_told:
             return {"function": {"arguments": arguments}}
         self.is_told = True
-        return {"id": self._id, "type": "function", "function": {"name": self._name or "", "arguments": arguments}}
+        return {"id": self._id, "type": "function", "function": {"name": self.name or "", "arguments": arguments}}

@@ -236,7 +236,7 @@ class ResponseEvents:
     """A sink in front of another: gives events the numbers that OpenAI's clients go by, where the engine leaves them
     out, and the model's name."""
 
-    def __init__(self, sink: Sink, asked: str, retell: Callable[[Tree], Tree | None] = lambda event: event) -> None:
+    def __init__(self, sink: Sink, asked: str, retell: Callable[[Tree], list[Tree]] = lambda event: [event]) -> None:
         self._sink = sink
         self._asked = asked
         self._retell = retell
@@ -271,11 +271,9 @@ class ResponseEvents:
             if not isinstance(event, dict) or "type" not in event:
                 made.append(b"data: " + payload + b"\n\n")
                 continue
-            event = self._retell(event)
-            if event is None:
-                continue
-            self._complete(event)
-            made.append(b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event)))
+            for told in self._retell(event):
+                self._complete(told)
+                made.append(b"event: %s\ndata: %s\n\n" % (str(told["type"]).encode(), msgspec.json.encode(told)))
         return b"".join(made)
 
     def _complete(self, event: Tree) -> None:

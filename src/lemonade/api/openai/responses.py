@@ -52,7 +52,7 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     if isinstance(shaped["input"], list):
         allow_remote = fetches_pictures(services.settings)
         await look_at(shaped["input"], model, size=len(exchange.raw), allow_remote=allow_remote)
-    call = ForcedFunction(name) if (name := must_call(body)) else None
+    call = ForcedFunction(names) if (names := must_call(body)) else None
     if call:
         call.force(shaped)
     request = EngineRequest(
