@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -80,6 +81,11 @@ class TestScan:
         (tmp_path / "dead.gguf").symlink_to(tmp_path / "none")
         (tmp_path / "F" / "loop").symlink_to(tmp_path)
         assert sorted(scan(tmp_path).models) == ["F"]
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+    def test_a_name_that_is_no_text_is_passed_over(self, tmp_path: Path) -> None:
+        put(tmp_path, "a.gguf", os.fsdecode(b"b\xff.gguf"), os.fsdecode(b"F\xff/c.gguf"))
+        assert sorted(scan(tmp_path).models) == ["a"]
 
 
 class TestInTheCatalog:

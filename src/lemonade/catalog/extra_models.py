@@ -65,8 +65,21 @@ def _gguf_files(root: Path) -> Iterator[Path]:
         subdirectories[:] = sorted(name for name in subdirectories if not name.startswith("."))
         for name in names:
             path = Path(directory, name)
-            if name.lower().endswith(".gguf") and not name.startswith(".") and os.access(path, os.R_OK):
+            if not name.lower().endswith(".gguf") or name.startswith(".") or not os.access(path, os.R_OK):
+                continue
+            if _is_text(path):
                 yield path
+            else:
+                log.warning("%r is no model: its name is not UTF-8", os.fsencode(path))
+
+
+def _is_text(path: Path) -> bool:
+    """Whether the name can be said in JSON; a system may hold names of any bytes."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _series(files: list[Path]) -> dict[str, list[Path]]:
