@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lemonade.errors import ConfigError
+from lemonade.errors import ConfigError, StorageError
 from lemonade.settings_table import SECTIONS, SETTINGS, Check
 
 SYSTEM_DEFAULTS = Path("/usr/share/lemonade/defaults.json")
@@ -120,6 +120,8 @@ class Settings:
 
         Raises:
             ConfigError: with `param` naming the key.
+            StorageError: `config.json` holds something else than settings.
+            OSError: it cannot be written.
         """
         flat = self._normalise(changes)
         before = dict(self._values)
@@ -155,7 +157,11 @@ class Settings:
     def _write(self, flat: Mapping[str, Any]) -> None:
         assert self._file is not None, "persistent changes need a file"
         # The file is read anew, so that a hand edit made while running is kept.
-        stored = _load(self._file) or {}
+        try:
+            stored = _load(self._file) or {}
+        except ValueError as error:
+            # To write would lose what somebody is in the middle of typing.
+            raise StorageError(f"{self._file} cannot be read ({error}). Mend it, or move it away.") from error
         values = dict(flatten(stored))
         values.update(flat)
         below = {key: setting.default for key, setting in SETTINGS.items()}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,27 @@ def test_the_daemon_moves_to_another_port_and_stays_when_it_cannot(make_daemon: 
         wait_for(lambda: reachable(one))
         one.port = old
         assert not reachable(one)
+
+
+def test_a_folder_that_cannot_be_written_is_said_to_be_one(make_daemon: Callable[..., Daemon]) -> None:
+    with make_daemon() as one:
+        config = one.folder / "config"
+        shutil.rmtree(config)
+        config.write_text("no folder any more")
+        answer = one.post("/internal/set", {"ctx_size": 4096})
+        assert (answer.status, answer.error["code"]) == (500, "internal_error")
+        assert str(config) in answer.error["message"]
+        assert one.get("/internal/config").json()["ctx_size"] == -1
+
+
+def test_a_file_that_somebody_broke_meanwhile_is_kept(make_daemon: Callable[..., Daemon]) -> None:
+    with make_daemon() as one:
+        file = one.folder / "config" / "config.json"
+        file.write_text('{"ctx_size": ')
+        answer = one.post("/internal/set", {"ctx_size": 4096})
+        assert (answer.status, answer.error["code"]) == (500, "internal_error")
+        assert "config.json cannot be read" in answer.error["message"]
+        assert file.read_text() == '{"ctx_size": '
 
 
 def reachable(daemon: Daemon) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import ROOT, Empty, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.storage import STORAGE_ERROR, storing
 
 
 class ConfigQuery(msgspec.Struct):
@@ -58,7 +59,8 @@ class SetResponse(msgspec.Struct):
 
 
 async def set_config(exchange: Exchange, body: Empty) -> None:
-    updated = exchange.services.settings.change(msgspec.json.decode(exchange.raw), persist=True)
+    with storing():
+        updated = exchange.services.settings.change(msgspec.json.decode(exchange.raw), persist=True)
     await exchange.json({"status": "success", "updated": updated})
 
 
@@ -71,7 +73,10 @@ SET = Endpoint(
     description="All of them or, if one cannot hold, none. `host` and `port` move the daemon at once.",
     body=Empty,
     response=SetResponse,
-    errors=(ErrorRow(400, "invalid_config", "A key is unknown or its value cannot hold; `param` names it."),),
+    errors=(
+        ErrorRow(400, "invalid_config", "A key is unknown or its value cannot hold; `param` names it."),
+        STORAGE_ERROR,
+    ),
     changes=True,
     handler=set_config,
 )
