@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemonade.engines.engine import Launch
-from lemonade.errors import EngineLost, ModelLoadError
+from lemonade.errors import EngineLost, InvalidArgument, ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Layer, Settings
 
@@ -107,6 +107,7 @@ class World:
     Attributes:
         started: every process ever started, in order.
         broken: model name to the reason for which its starts fail.
+        refused: arguments to the reason for which no process can have them.
         held: names of models whose processes become ready only when their gate is set.
         fetches: names whose files are fetched until the event is set.
         fetched, gave_up: names whose fetch began, and whose fetch was cancelled.
@@ -124,6 +125,7 @@ class World:
         self.defaults: dict[str, dict[str, Any]] = {}
         self.devices: dict[str, str] = {}
         self.slots: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
         self.context = 4096
         self.requests: list[str] = []
         self._pids = itertools.count(100)
@@ -148,6 +150,8 @@ class World:
         return {**options, "ctx_size": self.context if options["ctx_size"] == -1 else options["ctx_size"]}
 
     def launch(self, model: Model, options: Mapping[str, Any], port: int) -> Launch:
+        if reason := self.refused.get(options.get("llamacpp_args", "")):
+            raise InvalidArgument(reason, param="llamacpp_args")
         device, slots = self.devices.get(model.name, "cpu"), self.slots.get(model.name, 1)
         return Launch(name=model.name, argv=("fake",), port=port, device=device, slots=slots)
 

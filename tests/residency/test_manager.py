@@ -9,6 +9,7 @@ import pytest
 from lemonade.errors import (
     Busy,
     EngineLost,
+    InvalidArgument,
     ModelLoadError,
     ModelNotLoaded,
     Offline,
@@ -422,6 +423,17 @@ async def test_load_with_other_options_waits_and_starts_anew(make: Make, world: 
     assert (resident.options["ctx_size"], resident.pinned) == (512, True)
     assert await late is resident
     assert world.starts("A") == 2
+
+
+async def test_a_load_that_is_refused_leaves_the_model_as_it_is(make: Make, world: World) -> None:
+    residency = make()
+    first = await residency.load(A, {}, pinned=True)
+    world.refused["--port 4"] = "the daemon says it"
+    with pytest.raises(InvalidArgument):
+        await residency.load(A, {"llamacpp_args": "--port 4"})
+    assert residency.residents() == [first]
+    await use(residency, A)
+    assert world.starts("A") == 1
 
 
 async def test_equal_options_are_no_reload(make: Make, world: World) -> None:

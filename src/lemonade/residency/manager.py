@@ -19,6 +19,7 @@ Rules that hold whatever happens:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -173,6 +174,8 @@ class Residency:
                         raise
                     continue  # it was under way with other options; those of this load may do
             elif resident is None or not resident.open or not _serves(resident, model, asked):
+                if resident is not None and resident.open:
+                    self._check(model, asked)
                 self._failures.forget(key)
                 start = self._want(model, asked, "standard", pinned)
                 if resident is not None and resident.open:
@@ -184,6 +187,12 @@ class Residency:
                     resident.pinned = pinned
                 resident.use(self._clock())
                 return resident
+
+    def _check(self, model: Model, asked: Mapping[str, Any]) -> None:
+        """Raises InvalidArgument or ModelLoadRefused for options with which no process can be started: they must not
+        cost the one that runs."""
+        with contextlib.suppress(ModelLoadError):  # files that are missing now may be fetched
+            self._loader.launch(model, self._loader.sized(model, asked), 0)
 
     async def unload(self, model: Model | None) -> None:
         """Takes the model, or all of them, out of memory, pinned or not. Requests inside it are answered first;
