@@ -20,6 +20,8 @@ from lemonade.api.table import ENDPOINTS
 from lemonade.catalog.catalog import Catalog
 from lemonade.catalog.options import Options
 from lemonade.engines.engine import Launch
+from lemonade.engines.installer import Installer
+from lemonade.engines.programs import Programs
 from lemonade.engines.table import Engines
 from lemonade.errors import LemonadeError
 from lemonade.hub.downloads import Downloads
@@ -95,10 +97,14 @@ async def open_services(
     """The services of one daemon, closed again at the end."""
     store = Store(models_directory(env, settings["models_dir"]))
     hardware = Hardware.detect()
-    engines = Engines(settings)
+    programs = Programs(paths.cache / "bin")
+    engines = Engines(settings, programs, hardware)
     catalog = Catalog(paths=paths, settings=settings, hardware=hardware, store=store, unsupported=engines.unsupported)
     options = Options(catalog, settings, hardware, engines.preferred)
     downloads = Downloads(store, offline=lambda: bool(settings["offline"]), arrived=catalog.arrived)
+    installer = Installer(
+        engines=engines, programs=programs, downloads=downloads, settings=settings, changed=catalog.changed
+    )
     loader = Loader(store=store, catalog=catalog, options=options, downloads=downloads, engines=engines)
     residency = Residency(loader, settings, env=env)
     settings.constrain("llamacpp.backend", lambda value: engines.refusal("llamacpp", value))
@@ -110,6 +116,8 @@ async def open_services(
         options=options,
         downloads=downloads,
         engines=engines,
+        installer=installer,
+        hardware=hardware,
         residency=residency,
         stop=lambda: None,
         endpoints=ENDPOINTS,

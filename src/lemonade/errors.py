@@ -39,6 +39,7 @@
     │   ├── RegistryUnreachable            502
     │   ├── RegistryReplied                502
     │   ├── IntegrityError                 500
+    │   ├── ArchiveRefused                 500
     │   ├── NotEnoughSpace                 500
     │   ├── DownloadCancelled              500
     │   └── Offline                        400 lemond_offline
@@ -309,6 +310,12 @@ class RegistryReplied(HubError):
 
 class IntegrityError(HubError):
     code = "integrity_error"
+
+
+class ArchiveRefused(HubError):
+    """An archive holds something that no honest one would; nothing of it was unpacked."""
+
+    code = "archive_refused"
 
 
 class NotEnoughSpace(HubError):

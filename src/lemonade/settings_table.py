@@ -5,6 +5,7 @@ Keys and defaults are those of the original's configuration; `docs/` prints this
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,19 @@ def directory(value: Any) -> str | None:
     return None
 
 
+def build(value: Any) -> str | None:
+    """Which build of a program is wanted: `builtin`, `latest`, a release tag, `TAG@sha256:HEX`, or a folder."""
+    good = isinstance(value, str) and (
+        value in ("", "builtin", "latest") or Path(value).is_absolute() or BUILD_TAG.match(value)
+    )
+    return None if good else "must be `builtin`, `latest`, a release tag, TAG@sha256:HEX, or an absolute folder"
+
+
+#: A tag becomes a part of addresses and of file names.
+BUILD_TAG = re.compile(
+    r"^(?!.*\.\.)(?P<tag>[A-Za-z0-9][\w.+-]{0,63})(?:@sha256:(?P<sha256>[0-9a-fA-F]{64}))?$", re.ASCII
+)
+
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error", "fatal", "none")
 
 SETTINGS: dict[str, Setting] = {
@@ -158,8 +172,8 @@ def _engine(section: str, backend: bool, args: tuple[str, ...], programs: tuple[
     for name in args:
         SETTINGS[f"{section}.{name}"] = Setting("", text, "Arguments for the engine's command line.")
     for name in programs:
-        about = "`builtin`, `latest`, a release tag, or a folder with the program."
-        SETTINGS[f"{section}.{name}"] = Setting("builtin", text, about)
+        about = "`builtin`, `latest`, a release tag (also `TAG@sha256:HEX`), or a folder with the program."
+        SETTINGS[f"{section}.{name}"] = Setting("builtin", build, about)
     for name, setting in more.items():
         SETTINGS[f"{section}.{name}"] = setting
 
@@ -168,7 +182,7 @@ _engine(
     "llamacpp",
     True,
     ("args", "cpu_args", "system_args", "vulkan_args", "rocm_args", "cuda_args", "metal_args"),
-    ("cpu_bin", "vulkan_bin", "rocm_bin", "cuda_bin"),
+    ("cpu_bin", "vulkan_bin", "rocm_bin", "cuda_bin", "metal_bin"),
     prefer_system=Setting(False, flag, "Prefer a `llama-server` from PATH to the bundled engine."),
     device=Setting("", text, "Device for llama.cpp, as its `--device` takes it."),
 )

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 from lemonade.api.openai.models import Listing
 from lemonade.system.metrics import Metrics
+from lemonade.system.usage import Usage
 
 if TYPE_CHECKING:
     from lemonade.api.endpoint import Endpoint
     from lemonade.catalog.catalog import Catalog
     from lemonade.catalog.options import Options
+    from lemonade.engines.installer import Installer
     from lemonade.engines.table import Engines
     from lemonade.hub.downloads import Downloads
     from lemonade.hub.store import Store
     from lemonade.paths import Paths
     from lemonade.residency.manager import Residency
     from lemonade.settings import Settings
+    from lemonade.system.hardware import Hardware
 
 
 @dataclass(kw_only=True)
@@ -32,9 +35,12 @@ class Services:
     options: Options
     downloads: Downloads
     engines: Engines
+    installer: Installer
+    hardware: Hardware
     residency: Residency
     #: Asks the daemon to stop, after the answer that is being given.
     stop: Callable[[], None]
     endpoints: tuple[Endpoint, ...] = ()
     metrics: Metrics = field(default_factory=Metrics)
+    usage: Usage = field(default_factory=Usage)
     model_listing: Listing = field(default_factory=Listing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lemonade.api.endpoint import Endpoint
 from lemonade.api.lemonade.aliases import ADD_ALIAS, ALIASES, REMOVE_ALIAS
+from lemonade.api.lemonade.backends import DRY_RUN, INSTALL, UNINSTALL
 from lemonade.api.lemonade.cache import CLEANUP
 from lemonade.api.lemonade.configuration import (
     CONFIG,
@@ -27,6 +28,7 @@ from lemonade.api.lemonade.residency import LOAD, PIN, UNLOAD
 from lemonade.api.lemonade.search import SEARCH
 from lemonade.api.lemonade.slots import SLOT, SLOTS
 from lemonade.api.lemonade.stats import STATS
+from lemonade.api.lemonade.system import SYSTEM_INFO, SYSTEM_STATS
 from lemonade.api.lemonade.tokenize import TOKENIZE
 from lemonade.api.lemonade.updates import CHECK_UPDATES
 from lemonade.api.lemonade.variants import VARIANTS
@@ -70,6 +72,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     DOWNLOADS,
     CONTROL,
     DELETE,
+    INSTALL,
+    UNINSTALL,
+    DRY_RUN,
+    SYSTEM_INFO,
+    SYSTEM_STATS,
     PARAMS,
     SET_PARAMS,
     LOG_LEVEL,

@@ -26,9 +26,20 @@ def fetch(client: Client, body: Mapping[str, Any]) -> None:
         RemoteError: it failed. StreamCut: the daemon went away before the end.
     """
     name = str(body["model_name"])
+    _follow(client, "/v1/pull", body, name, f"lemonade pull {name}")
+
+
+def fetch_backend(client: Client, recipe: str, backend: str, *, force: bool) -> None:
+    """Has the daemon install a backend and shows it on stderr until it is done. Raises as `fetch`."""
+    body = {"recipe": recipe, "backend": backend, "force": force}
+    name = f"{recipe}:{backend}"
+    _follow(client, "/v1/install", body, name, f"lemonade backends install {name}")
+
+
+def _follow(client: Client, path: str, body: Mapping[str, Any], name: str, command: str) -> None:
     complete = False
     try:
-        with client.stream("/v1/pull", {**body, "stream": True}) as events, _display() as display:
+        with client.stream(path, {**body, "stream": True}) as events, _display() as display:
             for event in events:
                 if event.name == "complete":
                     complete = True
@@ -37,10 +48,10 @@ def fetch(client: Client, body: Mapping[str, Any]) -> None:
     except KeyboardInterrupt:
         note("")
         note("The daemon goes on with the download.")
-        note(f"See it again: lemonade pull {name}. Stop it: lemonade pull {name} --cancel")
+        note(f"See it again: {command}. Stop it: {command} --cancel")
         raise
     if not complete:
-        raise StreamCut(f"The daemon closed the connection before {name} was complete. Go on: lemonade pull {name}")
+        raise StreamCut(f"The daemon closed the connection before {name} was complete. Go on: {command}")
 
 
 def fetch_missing(client: Client, model: str) -> None:

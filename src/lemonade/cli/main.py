@@ -15,6 +15,7 @@ import typer
 from lemonade import __version__
 from lemonade.cli import (
     alias,
+    backends,
     config,
     delete,
     export,
@@ -30,6 +31,7 @@ from lemonade.cli import (
     serve,
     status,
     stop,
+    system,
     unload,
     updates,
 )
@@ -104,6 +106,11 @@ alias_app.command("add", epilog=epilog(alias.ADD_EXAMPLES))(alias.add)
 alias_app.command("remove", epilog=epilog(alias.REMOVE_EXAMPLES))(alias.remove)
 alias_app.command("list", epilog=epilog(alias.LIST_EXAMPLES))(alias.list_aliases)
 
+backends_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, context_settings=HELP_NAMES)
+backends_app.callback(epilog=epilog(backends.EXAMPLES))(backends.backends)
+backends_app.command("install", epilog=epilog(backends.INSTALL_EXAMPLES))(backends.install)
+backends_app.command("uninstall", epilog=epilog(backends.UNINSTALL_EXAMPLES))(backends.uninstall)
+
 app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
 app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)
 app.command("search", epilog=epilog(search.EXAMPLES))(search.search)
@@ -120,6 +127,8 @@ app.command("check-updates", epilog=epilog(updates.EXAMPLES))(updates.check_upda
 app.command("export", epilog=epilog(export.EXAMPLES))(export.export)
 app.command("import", epilog=epilog(importing.EXAMPLES))(importing.import_model)
 app.command("delete", epilog=epilog(delete.EXAMPLES))(delete.delete)
+app.add_typer(backends_app, name="backends")
+app.command("system", epilog=epilog(system.EXAMPLES))(system.system)
 app.add_typer(config_app, name="config")
 app.command("logs", epilog=epilog(logs.EXAMPLES))(logs.logs)
 app.command("stop", epilog=epilog(stop.EXAMPLES))(stop.stop)

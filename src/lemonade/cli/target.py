@@ -62,3 +62,20 @@ def complete_model(ctx: typer.Context, incomplete: str) -> list[str]:
     except LemonadeError:
         return []
     return [row["id"] for row in listed.get("data", []) if row["id"].startswith(incomplete)]
+
+
+def complete_backend(ctx: typer.Context, incomplete: str) -> list[str]:
+    """`RECIPE:BACKEND` of what can be installed or is, for the shell; none when no daemon answers."""
+    from lemonade.errors import LemonadeError
+
+    try:
+        recipes = target_of(ctx).client().get("/v1/system-info", timeout=2).get("recipes", {})
+    except LemonadeError:
+        return []
+    names = [
+        f"{recipe}:{name}"
+        for recipe, row in recipes.items()
+        for name, backend in row.get("backends", {}).items()
+        if backend.get("action") or backend.get("can_uninstall")
+    ]
+    return [name for name in names if name.startswith(incomplete)]

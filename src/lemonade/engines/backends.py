@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+import sys
 import time
 from functools import cache
+from pathlib import Path
 
 #: Seconds for which a look at PATH is believed. A person who installs a program need not restart the daemon.
 FRESH = 5.0
@@ -15,12 +17,12 @@ _seen: dict[tuple[str, str], tuple[float, str | None]] = {}
 
 
 def find_program(name: str) -> str | None:
-    """The full path of a program on PATH, or None."""
+    """The full path of a program on PATH, or else beside this Python (where pip puts programs), or None."""
     key = (name, os.environ.get("PATH", ""))
     now = time.monotonic()
     when, found = _seen.get(key, (-FRESH, None))
     if now - when >= FRESH or (found is not None and not os.access(found, os.X_OK)):
-        found = shutil.which(name)
+        found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
         _seen[key] = (now, found)
     return found
 

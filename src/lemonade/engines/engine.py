@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from lemonade.model import Model
 
-#: As the wire names them: `installed` runs now, `installable` after one command, `unsupported` never on this machine.
-BackendState = Literal["installed", "installable", "unsupported"]
+#: As the wire names them: `installed` runs now, `update_required` runs too and is not the version that is wanted,
+#: `installable` runs after one command, `unsupported` does not run on this machine.
+BackendState = Literal["installed", "update_required", "installable", "unsupported"]
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +25,9 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
         name: `cpu`, `system`, `vulkan`, …, as the option `<recipe>_backend` takes it.
         devices: the kinds of device that it computes on (`cpu`, `gpu`, `npu`), the preferred one first.
         message: why it is not `installed`, or what would install it; empty when there is nothing to say.
-        version: of the engine, empty when unknown.
+        version: of the engine, empty when unknown; when it is not installed, the one that would be.
+        action: the command that installs or updates it, empty when there is nothing to do.
+        is_fetched: whether its program was fetched by the daemon, which can remove it again.
     """
 
     name: str
@@ -32,6 +35,31 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     state: BackendState
     message: str = ""
     version: str = ""
+    action: str = ""
+    is_fetched: bool = False
+
+    @property
+    def can_run(self) -> bool:
+        return self.state in ("installed", "update_required")
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that can be fetched from the releases of a project.
+
+    Attributes:
+        repository: `OWNER/NAME`.
+        tag: of the release, or `latest`.
+        files: the names of the archives to unpack into one folder, with `{tag}` and with `*` for versions; see
+            `hub.releases.choose`.
+        hashes: file name to sha256, as far as they were written down.
+        program: the file in the archives that is run, without `.exe`.
+    """
+
+    repository: str
+    tag: str
+    files: tuple[str, ...]
+    hashes: dict[str, str]
+    program: str
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,14 +88,32 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     context: int | None = None
 
 
+@runtime_checkable
+class Fetched(Protocol):
+    """What an engine also has when programs of its backends can be fetched."""
+
+    def build(self, backend: str, arch: str = "") -> Build | None:
+        """What would be fetched for a backend, whether or not it can run here; None when nothing is to be fetched
+        for it, as it comes with a package or is the user's own.
+
+        Args:
+            arch: of another machine (`x86_64`, `arm64`); this one's when empty.
+
+        Raises:
+            InvalidArgument: there is no such backend.
+            UnsupportedOperation: nobody builds it for this system.
+        """
+        ...
+
+
 class Engine(Protocol):
     """How the models of one recipe run."""
 
     recipe: str
 
     def backends(self) -> list[Backend]:
-        """All backends in order of preference, each with its state on this machine. The first `installed` one is
-        what `auto` means. Quick: looks at this machine only, never at the network."""
+        """All backends in order of preference, each with its state on this machine. The first one that can run
+        is what `auto` means. Quick: looks at this machine only, never at the network."""
         ...
 
     def device(self, options: Mapping[str, Any]) -> str:

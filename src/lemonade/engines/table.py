@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from lemonade.engines.engine import Engine
+from lemonade.engines.engine import Backend, Build, Engine, Fetched
 from lemonade.engines.llamacpp.engine import LlamaCpp
-from lemonade.errors import ModelNotSupported
+from lemonade.engines.programs import Programs
+from lemonade.errors import InvalidArgument, ModelNotSupported
 from lemonade.settings import Settings
+from lemonade.system.hardware import Hardware
 
 _LATER = "This version of Lemonade for Python does not have the engine `{recipe}` ({what}) yet."
 
@@ -31,10 +33,15 @@ _VIRTUAL = ("cloud",)
 
 
 class Engines:
-    """The engines of this daemon."""
+    """The engines of this daemon.
 
-    def __init__(self, settings: Settings) -> None:
-        engines: list[Engine] = [LlamaCpp(settings)]
+    Args:
+        programs: the programs that were fetched; none when not given.
+        hardware: the machine; one that says nothing of itself when not given.
+    """
+
+    def __init__(self, settings: Settings, programs: Programs | None = None, hardware: Hardware | None = None) -> None:
+        engines: list[Engine] = [LlamaCpp(settings, programs, hardware)]
         self._engines = {engine.recipe: engine for engine in engines}
 
     def all(self) -> list[Engine]:
@@ -50,11 +57,42 @@ class Engines:
             raise ModelNotSupported(self.unsupported(recipe) or f"The recipe `{recipe}` runs no engine.")
         return self._engines[recipe]
 
+    def build(self, recipe: str, backend: str, arch: str = "") -> Build | None:
+        """What would be fetched for a backend; None when there is nothing to fetch for it.
+
+        Raises:
+            InvalidArgument: there is no such recipe or backend.
+            UnsupportedOperation: nobody builds it for this system.
+        """
+        engine = self.known(recipe, backend)
+        return engine.build(backend, arch) if isinstance(engine, Fetched) else None
+
+    def backend(self, recipe: str, backend: str) -> Backend:
+        """One backend and its state. Raises InvalidArgument as `known` does."""
+        return next(one for one in self.known(recipe, backend).backends() if one.name == backend)
+
+    def known(self, recipe: str, backend: str) -> Engine:
+        """The engine that has a backend.
+
+        Raises:
+            InvalidArgument: there is no such recipe or backend.
+        """
+        engine = self._engines.get(recipe)
+        if engine is None:
+            message = self.unsupported(recipe) or f"The recipe `{recipe}` runs no engine."
+            raise InvalidArgument(f"{message} There is: {', '.join(self._engines)}.", param="recipe")
+        names = [one.name for one in engine.backends()]
+        if backend not in names:
+            raise InvalidArgument(
+                f"'backend' must be one of {recipe}'s: {', '.join(names)}, not {backend[:100]!r}.", param="backend"
+            )
+        return engine
+
     def preferred(self, recipe: str) -> str:
         """The backend that `auto` means for the recipe on this machine; `""` when there is none."""
         engine = self._engines.get(recipe)
         backends = engine.backends() if engine is not None else []
-        return next((backend.name for backend in backends if backend.state == "installed"), "")
+        return next((backend.name for backend in backends if backend.can_run), "")
 
     def refusal(self, recipe: str, backend: str) -> str | None:
         """Why the setting `backend` of a recipe cannot be `backend`, or None when it can."""
@@ -71,6 +109,7 @@ class Engines:
                 return _LATER.format(recipe=recipe, what=_MISSING[recipe])
             return f"There is no recipe `{recipe}`."
         backends = engine.backends()
-        if any(backend.state == "installed" for backend in backends):
+        if any(backend.can_run for backend in backends):
             return None
-        return " ".join(dict.fromkeys(backend.message for backend in backends if backend.message))
+        ways = [backend for backend in backends if backend.state == "installable"] or backends
+        return " ".join(dict.fromkeys(backend.message for backend in ways if backend.message))

@@ -15,7 +15,7 @@ from typing import Any
 from lemonade.errors import DownloadCancelled, FileNotInRepository, HubError, LemonadeError, Offline
 from lemonade.hub.fetch import Fetch, disk_free, repositories
 from lemonade.hub.huggingface import HuggingFace
-from lemonade.hub.job import Job, Parts
+from lemonade.hub.job import Job, Parts, Work
 from lemonade.hub.modelscope import ModelScope
 from lemonade.hub.progress import Meter, Progress
 from lemonade.hub.pypi import PyPI
@@ -91,11 +91,27 @@ class Downloads:
         if refusal is not None:
             job._finish(refusal)
             return job
-        self._start_thread(job, self._fetch)
+        self._start_thread(job, self._fetch, model)
+        return job
+
+    def start_work(self, work: Work) -> Job:
+        """The running job of the same id, or a new one for something that is no model."""
+        job = Job(work)
+        running = self._jobs.get(job.id)
+        if running is not None and running.running and running.status == "downloading":
+            return running
+        self._jobs[job.id] = job
+        if self._closed:
+            job._finish(DownloadCancelled("The daemon is stopping."))
+        else:
+            self._start_thread(job, self._carry_out, work)
         return job
 
     def resume(self, job: Job) -> Job:
         """The job again, from where it stopped; the job itself while it runs."""
+        if job.work is not None:
+            return self.start_work(job.work)
+        assert job.model is not None
         return self.start(job.model, upgrade=job.upgrade, parts=job.parts)
 
     def registry(self, model: Model) -> Registry:
@@ -198,8 +214,8 @@ class Downloads:
         except LemonadeError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001 - whatever it is, those who wait must hear of it
-            _log.exception("the download of %r failed unexpectedly", job.model.name)
-            error = HubError(f"The download of '{job.model.name}' failed: {type(failure).__name__}: {failure}")
+            _log.exception("the download of %r failed unexpectedly", job.name)
+            error = HubError(f"The download of '{job.name}' failed: {type(failure).__name__}: {failure}")
             error.__cause__ = failure
         post(self._forget, job, error)
 
@@ -207,11 +223,11 @@ class Downloads:
         self._threads.pop(job, None)
         job._finish(error)
 
-    def _fetch(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
+    def _fetch(self, job: Job, loop: asyncio.AbstractEventLoop, model: Model) -> None:
         meter = job._meter
         assert meter is not None
-        if job.model.checkpoints and (job.upgrade or not self._store.is_downloaded(job.model)):
-            self._bring(job, job.model, loop)
+        if model.checkpoints and (job.upgrade or not self._store.is_downloaded(model)):
+            self._bring(job, model, loop)
         if job.parts is not None:
             for part in _ask(job.parts, loop, meter):
                 # A file of the user's own has no newer one anywhere.
@@ -228,7 +244,7 @@ class Downloads:
         with self._alone(model, meter.check):
             meter.check()
             fetch = Fetch(self._store.models, model, self._registries[model.registry](model), meter, free=self._free)
-            job._withdraw = lambda: self._start_thread(job, self._undo, fetch)
+            job._withdraw = lambda: self._start_thread(job, self._undo, model, fetch)
             try:
                 fetch.run(verify=job.upgrade)
             except DownloadCancelled:
@@ -237,10 +253,27 @@ class Downloads:
                 raise
         _post(loop, self._arrived, model)
 
-    def _undo(self, job: Job, loop: asyncio.AbstractEventLoop, fetch: Fetch) -> None:
-        with self._alone(job.model, lambda: None):
+    def _undo(self, job: Job, loop: asyncio.AbstractEventLoop, model: Model, fetch: Fetch) -> None:
+        with self._alone(model, lambda: None):
             fetch.withdraw()
-        raise DownloadCancelled(f"The download of '{job.model.name}' was cancelled.")
+        raise DownloadCancelled(f"The download of '{job.name}' was cancelled.")
+
+    def _carry_out(self, job: Job, loop: asyncio.AbstractEventLoop, work: Work) -> None:
+        meter = job._meter
+        assert meter is not None
+        job._withdraw = lambda: self._start_thread(job, self._undo_work, work)
+        try:
+            work.run(meter)
+        except DownloadCancelled:
+            if job.status == "cancelled":
+                work.withdraw()
+            raise
+        meter.done()
+        _post(loop, work.arrived)
+
+    def _undo_work(self, job: Job, loop: asyncio.AbstractEventLoop, work: Work) -> None:
+        work.withdraw()
+        raise DownloadCancelled(f"The download of '{job.name}' was cancelled.")
 
     @contextmanager
     def _alone(self, model: Model, check: Callable[[], None]) -> Iterator[None]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from lemonade.errors import LemonadeError
@@ -18,24 +19,51 @@ Status = Literal["downloading", "paused", "cancelled", "completed", "error"]
 Parts = Callable[[], Awaitable[list[Model]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job brings that is no model.
+
+    Attributes:
+        kind: the job's `type` on the wire, and what its id begins with.
+        name: what it is called there.
+        again: what a person does to go on after a pause, as a sentence.
+        run: brings it; called in the worker's thread, raises LemonadeErrors.
+        withdraw: removes what came of it; called in the worker's thread.
+        arrived: called on the loop when it is here.
+    """
+
+    kind: str
+    name: str
+    again: str
+    run: Callable[[Meter], None]
+    withdraw: Callable[[], None]
+    arrived: Callable[[], None]
+
+
 class Job:
     """One download. Its surface belongs to the loop's thread; only `_post` and `_stop` are touched by the worker.
 
     Attributes:
-        id: `model:NAME`.
-        model: what is downloaded; for a collection, its parts come with it.
+        id: `model:NAME`, or `KIND:NAME` of other work.
+        model: what is downloaded; for a collection, its parts come with it. None for other work.
+        name: what is downloaded, as the wire calls it.
+        work: what is downloaded when it is no model.
         upgrade: whether what is here is compared with the registry.
         error: why it failed; None as long as it has not.
     """
 
-    def __init__(self, model: Model, *, upgrade: bool = False, parts: Parts | None = None) -> None:
-        name = model.name if model.origin == "builtin" else model.canonical
-        self.id = f"model:{name}"
-        self.model = model
+    def __init__(self, what: Model | Work, *, upgrade: bool = False, parts: Parts | None = None) -> None:
+        self.model = what if isinstance(what, Model) else None
+        self.work = what if isinstance(what, Work) else None
+        if isinstance(what, Work):
+            self.kind, self.name, self._again = what.kind, what.name, what.again
+        else:
+            self.kind, self._again = "model", "Pull the model again to go on."
+            self.name = what.name if what.origin == "builtin" else what.canonical
+        self.id = f"{self.kind}:{self.name}"
         self.upgrade = upgrade
         self.parts = parts
         self.error: LemonadeError | None = None
-        self._name = name
         self._status: Status = "downloading"
         self._progress = Progress()
         self._running = True
@@ -65,8 +93,8 @@ class Job:
         progress = self._progress
         facts: dict[str, Any] = {
             "id": self.id,
-            "type": "model",
-            "model_name": self._name,
+            "type": self.kind,
+            "model_name": self.name,
             "status": self._status,
             "running": self._running,
             "file": progress.file,
@@ -114,7 +142,7 @@ class Job:
         self._raise()
 
     async def wait(self) -> None:
-        """Returns when the model is here, or raises when nothing is done for it any more.
+        """Returns when it is here, or raises when nothing is done for it any more.
 
         Raises:
             HubError: the download's; DownloadCancelled when it was cancelled or paused.
@@ -130,11 +158,11 @@ class Job:
                 # It ended once; for as long as its bytes are being removed it runs again.
                 self._running, self._ended = True, asyncio.Event()
                 self._withdraw()
-        self._end_by("cancelled", f"The download of '{self._name}' was cancelled.")
+        self._end_by("cancelled", f"The download of '{self.name}' was cancelled.")
 
     def pause(self) -> None:
         """Ends the job and keeps what came so far; another `start` goes on from there."""
-        self._end_by("paused", f"The download of '{self._name}' was paused. Pull the model again to go on.")
+        self._end_by("paused", f"The download of '{self.name}' was paused. {self._again}")
 
     def _end_by(self, status: Status, reason: str) -> None:
         is_open = self._status == "downloading" or (self._status == "paused" and status == "cancelled")

@@ -173,9 +173,9 @@ def test_the_choice_of_a_backend(shim: Path, option: str, configured: str, prefe
 def test_a_backend_that_is_not_here(no_server: None) -> None:
     with pytest.raises(ModelLoadError, match="no llama-server on PATH"):
         plan({"llamacpp_backend": "system"})
-    with pytest.raises(ModelLoadError, match="built for vulkan"):
+    with pytest.raises(ModelLoadError, match="built for vulkan|no build of llama.cpp for vulkan"):
         plan({"llamacpp_backend": "vulkan"})
-    with pytest.raises(InvalidArgument, match="must be one of: auto, cpu, system, cuda, vulkan, rocm, not 'nope'"):
+    with pytest.raises(InvalidArgument, match="must be one of: auto, cuda, rocm, vulkan, .*, not 'nope'"):
         plan({"llamacpp_backend": "nope"})
     assert plan(prefer_system=True).backend == "cpu"
 
@@ -214,7 +214,7 @@ def test_options_are_refused_before_anything_starts(
 
 
 def test_only_a_llama_server_has_devices_and_unknown_flags(shim: Path) -> None:
-    with pytest.raises(InvalidArgument, match="'llamacpp_device' is for the backend `system`"):
+    with pytest.raises(InvalidArgument, match="'llamacpp_device' is for a llama-server"):
         plan({"llamacpp_device": "CUDA0"})
     with pytest.raises(InvalidArgument, match="--new-flag"):
         plan({"llamacpp_args": "--new-flag"})

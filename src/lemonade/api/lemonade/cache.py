@@ -67,7 +67,8 @@ async def cleanup(exchange: Exchange, body: CleanupRequest) -> None:
 def _busy(exchange: Exchange) -> set[str]:
     """The repositories of downloads that run or are paused."""
     jobs = [job for job in exchange.services.downloads.jobs() if job.running or job.status == "paused"]
-    models = [model for job in jobs for model in (job.model, *_components(exchange, job.model))]
+    wanted = [job.model for job in jobs if job.model is not None]
+    models = [model for one in wanted for model in (one, *_components(exchange, one))]
     return {Checkpoint.parse(text).repository for model in models for text in model.checkpoints.values()}
 
 

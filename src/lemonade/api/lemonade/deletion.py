@@ -42,7 +42,7 @@ async def delete(exchange: Exchange, body: DeleteRequest) -> None:
     with contextlib.suppress(ModelNotLoaded):
         await services.residency.unload(model)
     for job in services.downloads.jobs():
-        if job.model.canonical == model.canonical:
+        if job.model is not None and job.model.canonical == model.canonical:
             job.cancel()
             with contextlib.suppress(LemonadeError):
                 await job.wait()

@@ -18,9 +18,9 @@ ACTIONS = ("pause", "resume", "cancel", "remove")
 class Download(msgspec.Struct):
     """One download. Sizes are in bytes."""
 
-    id: Annotated[str, Meta(description="`model:NAME`.")]
-    type: Annotated[str, Meta(description="Always `model`.")]
-    model_name: Annotated[str, Meta(description="The model.")]
+    id: Annotated[str, Meta(description="`model:NAME` or `backend:RECIPE:BACKEND`.")]
+    type: Annotated[str, Meta(description="`model` or `backend`.")]
+    model_name: Annotated[str, Meta(description="The model, or `RECIPE:BACKEND`.")]
     status: Annotated[str, Meta(description="`downloading`, `paused`, `cancelled`, `completed` or `error`.")]
     running: Annotated[bool, Meta(description="Whether the worker is at it; it may be about to stop.")]
     file: Annotated[str, Meta(description="The current file.")]
@@ -101,7 +101,8 @@ def _job(exchange: Exchange, wanted: str) -> Job | None:
     entry = services.catalog.entry_or_none(wanted.removeprefix("model:"))
     if entry is None:
         return None
-    return next((job for job in services.downloads.jobs() if job.model.canonical == entry.model.canonical), None)
+    jobs = services.downloads.jobs()
+    return next((job for job in jobs if job.model and job.model.canonical == entry.model.canonical), None)
 
 
 DOWNLOADS = Endpoint(

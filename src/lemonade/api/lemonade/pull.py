@@ -84,7 +84,7 @@ async def pull(exchange: Exchange, body: PullRequest) -> None:
     elif body.subscribe is False:
         await exchange.json(job.snapshot())
     else:
-        await _report(exchange, job)
+        await report(exchange, job)
 
 
 def _wanted(exchange: Exchange, name: str) -> Model:
@@ -162,15 +162,17 @@ async def _import(exchange: Exchange, name: str) -> None:
 async def _done(exchange: Exchange, body: PullRequest, name: str) -> None:
     answer = {"status": "success", "message": f"Installed model: {name}", "model_name": name}
     if body.stream is True:
-        await exchange.start()
-        await exchange.end(event({"status": "ok", "percent": 100}, "complete"))
+        await report(exchange, None)
     else:
         await exchange.json(answer)
 
 
-async def _report(exchange: Exchange, job: Job) -> None:
-    """Progress as events. The job goes on when the client leaves."""
+async def report(exchange: Exchange, job: Job | None) -> None:
+    """Progress as events, of None that everything is here already. The job goes on when the client leaves."""
     await exchange.start()
+    if job is None:
+        await exchange.end(event({"status": "ok", "percent": 100}, "complete"))
+        return
     try:
         async for progress in job.events():
             await exchange.write(event(progress, "complete" if progress.complete else "progress"))

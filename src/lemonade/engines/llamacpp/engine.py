@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from lemonade.engines.backends import find_program, installed_version
-from lemonade.engines.engine import Backend, Launch
+from lemonade.engines.engine import Backend, Build, Launch
 from lemonade.engines.llamacpp.arguments import mentions, number, parse, refuse_reserved, split
+from lemonade.engines.llamacpp.builds import BACKENDS
+from lemonade.engines.llamacpp.native import PROGRAM, Native
+from lemonade.engines.programs import Programs
 from lemonade.errors import InvalidArgument, ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Settings
+from lemonade.system.hardware import Hardware
 
-PROGRAM = "llama-server"
 LIBRARY = "xllamacpp"
 #: Tokens that an embedding model's context has at least. Source: the specification.
 EMBEDDING_CONTEXT = 8192
@@ -34,32 +39,20 @@ SHARED_VARIABLE = "LLAMA_ARG_KV_UNIFIED"
 #: An assertion that fails in llama.cpp is its last word: else a debugger writes pages behind it, for seconds.
 QUIET_DEATH = {"GGML_NO_BACKTRACE": "1"}
 
-#: Backends of the original that want a downloaded program.
-_ELSEWHERE = ("cuda", "vulkan", "rocm")
-
 
 class LlamaCpp:
-    """llama.cpp as a library in a Python child (`cpu`, on Apple's chips `metal`), or a `llama-server` on PATH
-    (`system`)."""
+    """llama.cpp as a library in a Python child (`cpu`, on Apple's chips `metal`), a `llama-server` on PATH
+    (`system`), or one that was fetched (`cuda`, `rocm`, `vulkan`; the others too, if a setting says so)."""
 
     recipe = "llamacpp"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, programs: Programs | None = None, hardware: Hardware | None = None) -> None:
         self._settings = settings
+        self._native = Native(settings, programs, hardware or Hardware.detect())
 
     def backends(self) -> list[Backend]:
-        """`system` first when `llamacpp.prefer_system` is set, else last of those that can run."""
-        version = installed_version(LIBRARY)
-        bundled = [
-            Backend(
-                name=name,
-                devices=(device,),
-                state="installed" if version else "installable",
-                message="" if version else f"The package {LIBRARY} is missing: `pip install {LIBRARY}`.",
-                version=version,
-            )
-            for name, device in _bundled()
-        ]
+        """What was fetched comes first, as somebody wanted it; `system` before it if `llamacpp.prefer_system` is set,
+        else after what is bundled."""
         program = find_program(PROGRAM)
         system = Backend(
             name="system",
@@ -67,17 +60,40 @@ class LlamaCpp:
             state="installed" if program else "unsupported",
             message="" if program else f"There is no {PROGRAM} on PATH.",
         )
-        others = [
-            Backend(
-                name=name,
-                devices=("gpu",),
-                state="unsupported",
-                message=f"Install a {PROGRAM} built for {name}, put it on PATH, and use the backend `system`.",
-            )
-            for name in _ELSEWHERE
-        ]
-        preferred = self._settings["llamacpp.prefer_system"]
-        return [system, *bundled, *others] if preferred else [*bundled, system, *others]
+        bundled = [self._bundled(name, device) for name, device in _bundled()]
+        names = {backend.name for backend in bundled}
+        native = [self._native.backend(name) for name in BACKENDS if name not in names]
+        if self._settings["llamacpp.prefer_system"]:
+            return [system, *native, *bundled]
+        return [*native, *bundled, system]
+
+    def build(self, backend: str, arch: str = "") -> Build | None:
+        """As `engine.Fetched` has it."""
+        if backend not in [one.name for one in self.backends()]:
+            raise self._unknown(backend)
+        if backend == "system" or (not arch and self._native.is_users_own(backend)):
+            return None
+        if not arch and backend in dict(_bundled()) and not self._native.is_wanted(backend):
+            return None
+        return self._native.build(backend, arch)
+
+    def _bundled(self, name: str, device: str) -> Backend:
+        version = installed_version(LIBRARY)
+        bundled = Backend(
+            name=name,
+            devices=(device,),
+            state="installed" if version else "installable",
+            message="" if version else f"The package {LIBRARY} is missing: `pip install {LIBRARY}`.",
+            version=version,
+        )
+        if not self._native.is_wanted(name):
+            return bundled
+        native = self._native.backend(name)
+        if native.can_run or not version:
+            return native
+        # A setting must not leave the machine without an engine until what it names has come.
+        message = f"{native.message} Until then the bundled engine serves."
+        return replace(bundled, state="update_required", message=message, action=native.action)
 
     def device(self, options: Mapping[str, Any]) -> str:
         return self._backend(options).devices[0]
@@ -89,11 +105,13 @@ class LlamaCpp:
         words = split(_text(options, "llamacpp_args"))
         refuse_reserved(words)
         device = _text(options, "llamacpp_device") or str(self._settings["llamacpp.device"])
-        if backend.name != "system":
+        program = find_program(PROGRAM) if backend.name == "system" else self._native.program(backend.name)
+        if program is None:
             parse(words)
             if device:
                 raise InvalidArgument(
-                    f"'llamacpp_device' is for the backend `system`; `{backend.name}` has no devices to choose",
+                    f"'llamacpp_device' is for a llama-server; the bundled engine (`{backend.name}`) has no devices "
+                    "to choose",
                     param="llamacpp_device",
                 )
         if "main" not in files:
@@ -114,20 +132,19 @@ class LlamaCpp:
         made += {"embeddings": ["--embeddings"], "reranking": ["--reranking"]}.get(model.mode, [])
         slots = max(number(words, "--parallel"), 1)
         context = _context_of_a_slot(_context(model, options), slots, words)
-        if backend.name == "system":
-            program = find_program(PROGRAM)
-            assert program is not None
+        if program is not None:
             return Launch(
                 name=PROGRAM,
-                argv=(program, *made, *words),
+                argv=(str(program), *made, *words),
                 port=port,
                 # No videos, as for the bundled engine; older ones do not know the variables.
                 env={
                     **QUIET_DEATH,
                     "LLAMA_ARG_VIDEO_FFMPEG_DIR": os.devnull,
                     **({SHARED_VARIABLE: "true"} if _shares(slots, words) else {}),
+                    **self._native.env(backend.name),
                 },
-                backend="system",
+                backend=backend.name,
                 device=backend.devices[0],
                 slots=slots,
                 context=context,
@@ -155,16 +172,21 @@ class LlamaCpp:
         known = self.backends()
         if wanted == "auto":
             for backend in known:
-                if backend.state == "installed":
+                if backend.can_run:
                     return backend
-            raise ModelLoadError("no backend of llamacpp can run here. " + known[0].message)
+            reasons = " ".join(backend.message for backend in known if backend.state == "installable")
+            raise ModelLoadError(f"no backend of llamacpp can run here. {reasons}")
         for backend in known:
             if backend.name == wanted:
-                if backend.state == "installed":
+                if backend.can_run:
                     return backend
-                raise ModelLoadError(f"the backend `{wanted}` of llamacpp cannot run here. {backend.message}")
-        names = ", ".join(["auto", *(backend.name for backend in known)])
-        raise InvalidArgument(f"'llamacpp.backend' must be one of: {names}, not {wanted!r}", param="llamacpp_backend")
+                how = f" Install it: {backend.action}" if backend.action else ""
+                raise ModelLoadError(f"the backend `{wanted}` of llamacpp cannot run here. {backend.message}{how}")
+        raise self._unknown(wanted)
+
+    def _unknown(self, name: str) -> InvalidArgument:
+        names = ", ".join(["auto", *(backend.name for backend in self.backends())])
+        return InvalidArgument(f"'llamacpp.backend' must be one of: {names}, not {name!r}", param="llamacpp_backend")
 
 
 def _bundled() -> list[tuple[str, str]]:
