@@ -173,9 +173,9 @@ def test_the_choice_of_a_backend(shim: Path, option: str, configured: str, prefe
 def test_a_backend_that_is_not_here(no_server: None) -> None:
     with pytest.raises(ModelLoadError, match="no llama-server on PATH"):
         plan({"llamacpp_backend": "system"})
-    with pytest.raises(ModelLoadError, match="built for vulkan|no build of llama.cpp for vulkan"):
+    with pytest.raises(ModelLoadError, match=r"built for vulkan|no build of llama.cpp for vulkan"):
         plan({"llamacpp_backend": "vulkan"})
-    with pytest.raises(InvalidArgument, match="must be one of: auto, cuda, rocm, vulkan, .*, not 'nope'"):
+    with pytest.raises(InvalidArgument, match=r"must be one of: auto, cuda, rocm, vulkan, .*, not 'nope'"):
         plan({"llamacpp_backend": "nope"})
     assert plan(prefer_system=True).backend == "cpu"
 
