@@ -9,7 +9,10 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lemonade import __version__
@@ -36,6 +39,9 @@ from lemonade.system.logs import Logs
 
 logger = logging.getLogger("lemonade.app")
 
+#: Seconds for threads to come to their end when all else is closed.
+THREADS_GRACE = 1.0
+
 
 def run(settings: Settings, paths: Paths, *, env: Mapping[str, str] = os.environ) -> int:
     """Runs a daemon until SIGTERM, SIGINT or `/internal/shutdown`.
@@ -43,12 +49,31 @@ def run(settings: Settings, paths: Paths, *, env: Mapping[str, str] = os.environ
     Returns:
         The exit status: 0, or 1 when it could not start, after one line on stderr.
     """
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(serve(settings, paths, env=env))
-    except LemonadeError as error:
-        print(f"lemonade: {error.message}", file=sys.stderr)
-        return 1
+    with (
+        ThreadPoolExecutor(thread_name_prefix="worker") as workers,
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+    ):
+        runner.get_loop().set_default_executor(workers)
+        try:
+            status = runner.run(serve(settings, paths, env=env))
+        except LemonadeError as error:
+            print(f"lemonade: {error.message}", file=sys.stderr)
+            status = 1
+        workers.shutdown(wait=False, cancel_futures=True)
+        _let_go(status)
+    return status
+
+
+def _let_go(status: int) -> None:
+    """Ends the program if a thread still waits for a hub: everything is stored by now, and nobody waits for that."""
+    until = time.monotonic() + THREADS_GRACE
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
 
 
 async def serve(

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -77,6 +78,18 @@ def test_a_short_answer_is_finished_before_the_end(make_daemon: Make) -> None:
         one.process.send_signal(signal.SIGTERM)
         assert stream.rest()[-1] == "[DONE]"
         assert one.process.wait(10) == 0
+
+
+def test_a_hub_that_says_nothing_does_not_hold_the_daemon(make_daemon: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hub = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with make_daemon(env={"HF_ENDPOINT": hub, "NO_PROXY": "127.0.0.1"}) as one:
+            asker = threading.Thread(target=lambda: one.get("/v1/pull/variants?checkpoint=o/n"))
+            asker.start()
+            asked, _ = silent.accept()
+            with asked:
+                assert one.stop(seconds=10) == 0
+            asker.join()
 
 
 def test_a_busy_port_is_one_line_and_a_failure(make_daemon: Make) -> None:
