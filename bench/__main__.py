@@ -142,6 +142,14 @@ def models() -> None:
         row("GET /v1/models?show_all=true, p50", f"{p50 * 1e3:.2f} ms", "want <= 4 ms")
 
 
+def listing() -> None:
+    """What a listing costs with many models: the first one, one after a change, and one that looks at the disk."""
+    from bench.listing import figures
+
+    for line in figures():
+        row(*line)
+
+
 def real() -> None:
     """The bundled engine with real weights."""
     from bench.real import cold_start, first_token, speed
@@ -159,7 +167,7 @@ def native() -> None:
         row(*line)
 
 
-BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, real)}
+BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, real)}
 ON_REQUEST = {"native": native}
 
 
