@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+
 import pytest
 
+from lemonade.errors import RegistryUnreachable
+from lemonade.hub.search import search
 from tests.daemon import Daemon
 from tests.hub.fake_hub import FakeHub
 
@@ -76,3 +82,32 @@ def test_a_hub_that_refuses(site: Daemon, hub: FakeHub, theirs: int, ours: int, 
     answer = site.get("/v1/registry/search?query=qwen")
     assert (answer.status, answer.error["code"]) == (ours, code)
     assert answer.error["upstream_status_code"] == theirs
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once() -> None:
+    calls = 0
+    over = threading.Event()
+
+    def hang_up(server: socket.socket) -> None:
+        nonlocal calls
+        server.settimeout(0.05)
+        while not over.is_set():
+            with contextlib.suppress(TimeoutError):
+                server.accept()[0].close()
+                calls += 1
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=hang_up, args=(server,))
+        thread.start()
+        env = {"HF_ENDPOINT": f"http://127.0.0.1:{server.getsockname()[1]}"}
+        with pytest.raises(RegistryUnreachable):
+            search("qwen", source="huggingface", limit=5, env=env)
+        over.set()
+        thread.join()
+    assert calls == 1
+
+
+@pytest.mark.parametrize("text", ["mirror.example", "http://mirror.example:port"])
+def test_an_endpoint_that_is_no_address(text: str) -> None:
+    with pytest.raises(RegistryUnreachable, match="HF_ENDPOINT"):
+        search("qwen", source="huggingface", limit=5, env={"HF_ENDPOINT": text})

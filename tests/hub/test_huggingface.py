@@ -89,9 +89,10 @@ def test_a_refusal_is_final(hub: FakeHub, status: int, kind: type[Exception]) ->
     assert hub.calls() == 1
 
 
-def test_an_endpoint_that_is_no_address() -> None:
+@pytest.mark.parametrize("text", ["mirror.example", "https://", "http://mirror.example:port", "http://[::1"])
+def test_an_endpoint_that_is_no_address(text: str) -> None:
     with pytest.raises(RegistryUnreachable, match="HF_ENDPOINT"):
-        HuggingFace(env={"HF_ENDPOINT": "mirror.example"}).listing("o/n")
+        HuggingFace(env={"HF_ENDPOINT": text}).listing("o/n")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from lemonade.hub.layout import check_repository, is_id, is_safe
 from lemonade.hub.lock import alone
 from lemonade.hub.registry import Listing, Place, RemoteFile, Watch
 from lemonade.hub.transfer import Patience, Transfer
-from lemonade.hub.wire import Wire, host
+from lemonade.hub.wire import Wire, endpoint, host
 
 if TYPE_CHECKING:
     import httpx2
@@ -80,12 +80,10 @@ class HuggingFace:
     def _wire(self) -> Wire:
         if any(self._env.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in _OFFLINE):
             raise Offline("HF_HUB_OFFLINE is set, so nothing is fetched from the hub. Unset it to download models.")
+        hub = mirror(self._env)
         from huggingface_hub import constants, get_token
 
-        endpoint = self._env.get("HF_ENDPOINT") or constants.ENDPOINT
-        if not endpoint.startswith(("http://", "https://")):
-            raise RegistryUnreachable(f"HF_ENDPOINT must begin with https:// (or http://), not {endpoint!r}.")
-        return Wire(endpoint, get_token(), silence=self._patience.silence)
+        return Wire(hub or constants.ENDPOINT, get_token(), silence=self._patience.silence)
 
     def _ask(self, wire: Wire, url: str, repository: str) -> Any:
         import msgspec
@@ -128,6 +126,17 @@ class HuggingFace:
             ) from error
         except httpx2.TransportError as error:
             raise _Stumbled(f"The connection to {host(wire.endpoint)} broke; try again later.") from error
+
+
+def mirror(env: Mapping[str, str]) -> str | None:
+    """The hub that `HF_ENDPOINT` names. Looked at before huggingface_hub is imported, which fails at one that is no
+    address.
+
+    Raises:
+        RegistryUnreachable: it is none.
+    """
+    given = env.get("HF_ENDPOINT")
+    return endpoint("HF_ENDPOINT", given) if given else None
 
 
 class _Stumbled(RegistryUnreachable):

@@ -15,7 +15,7 @@ from lemonade.hub.layout import check_repository, is_id, is_safe
 from lemonade.hub.lock import alone
 from lemonade.hub.registry import Listing, Place, RemoteFile, Watch
 from lemonade.hub.transfer import Patience, Transfer
-from lemonade.hub.wire import Wire, host
+from lemonade.hub.wire import Wire, endpoint, host
 
 ENDPOINT = "https://modelscope.cn"
 #: The branch that every repository has.
@@ -109,10 +109,7 @@ class ModelScope:
         return host(self._endpoint())
 
     def _endpoint(self) -> str:
-        endpoint = self._env.get("MODELSCOPE_ENDPOINT") or ENDPOINT
-        if not endpoint.startswith(("http://", "https://")):
-            raise RegistryUnreachable(f"MODELSCOPE_ENDPOINT must begin with https:// (or http://), not {endpoint!r}.")
-        return endpoint.rstrip("/")
+        return endpoint("MODELSCOPE_ENDPOINT", self._env.get("MODELSCOPE_ENDPOINT") or ENDPOINT)
 
     def _wire(self) -> Wire:
         token = self._env.get("MODELSCOPE_API_TOKEN") or self._env.get("MODELSCOPE_ACCESS_TOKEN")

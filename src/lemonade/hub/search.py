@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from lemonade.errors import HubError, InvalidArgument, Offline, RegistryReplied, RegistryUnreachable
+from lemonade.hub.huggingface import mirror
 from lemonade.hub.modelscope import ModelScope
-from lemonade.hub.wire import host, is_loopback, origin
+from lemonade.hub.wire import Wire, host
 
 #: A hub finds everything for shorter words.
 SHORTEST = 3
@@ -81,39 +82,44 @@ def _enough(limit: int) -> int:
 
 
 def _huggingface(query: str, limit: int, gguf: bool, env: Mapping[str, str]) -> Iterable[Hit]:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    import httpx2
-    from huggingface_hub import HfApi, constants, errors
+    # Not the library's `list_models`, which tries a hub that cannot be reached for half a minute.
+    hub = mirror(env)
+    from urllib.parse import urlencode
 
-    endpoint = env.get("HF_ENDPOINT") or constants.ENDPOINT
-    scheme, name, _ = origin(endpoint)
-    # As for files: a token travels over TLS, or stays on this machine.
-    token = None if scheme == "https" or is_loopback(name) else False
-    api = HfApi(endpoint=endpoint, library_name="lemonade", token=token)
+    import httpx2
+    from huggingface_hub import constants, get_token
+
+    wire = Wire(hub or constants.ENDPOINT, get_token())
+    parameters = {"search": query, "sort": "downloads", "limit": _enough(limit), **({"filter": "gguf"} if gguf else {})}
     try:
-        found = list(
-            api.list_models(search=query, sort="downloads", limit=_enough(limit), filter="gguf" if gguf else None)
-        )
-    except errors.OfflineModeIsEnabled as error:
+        with wire.get(f"{wire.endpoint}/api/models?{urlencode(parameters)}") as response:
+            if response.status_code != 200:
+                raise _refusal(host(wire.endpoint), response.status_code)
+            rows = msgspec.json.decode(response.read())
+    except Offline as error:
         raise Offline("HF_HUB_OFFLINE is set, so the hub is not asked. Unset it to search.") from error
-    except errors.HfHubHTTPError as error:
-        raise _refusal(host(endpoint), error.response.status_code) from error
     except httpx2.TransportError as error:
-        raise RegistryUnreachable(f"{host(endpoint)} cannot be reached ({error or 'no answer'}).") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RegistryReplied(f"{host(endpoint)} answers a search as no Hugging Face hub does.") from error
-    for info in found:
-        tags = tuple(info.tags or ())
-        yield Hit(
-            repository_id=info.id,
-            display_name=info.id.rpartition("/")[2],
-            source="huggingface",
-            tags=tags,
-            task=info.pipeline_tag or "",
-            downloads=info.downloads or 0,
-            likes=info.likes or 0,
-            has_gguf="gguf" in tags or "gguf" in info.id.lower(),
-        )
+        raise RegistryUnreachable(f"{host(wire.endpoint)} cannot be reached ({error or 'no answer'}).") from error
+    except ValueError as error:
+        raise RegistryReplied(f"{host(wire.endpoint)} answers a search as no Hugging Face hub does.") from error
+    try:
+        return [_found(row) for row in rows]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise RegistryReplied(f"{host(wire.endpoint)} answers a search as no Hugging Face hub does.") from error
+
+
+def _found(row: Mapping[str, Any]) -> Hit:
+    name, tags = row["id"], tuple(str(tag) for tag in row.get("tags") or ())
+    return Hit(
+        repository_id=name,
+        display_name=name.rpartition("/")[2],
+        source="huggingface",
+        tags=tags,
+        task=row.get("pipeline_tag") or "",
+        downloads=int(row.get("downloads") or 0),
+        likes=int(row.get("likes") or 0),
+        has_gguf="gguf" in tags or "gguf" in name.lower(),
+    )
 
 
 def _modelscope(query: str, limit: int, gguf: bool, env: Mapping[str, str]) -> Iterable[Hit]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lemonade.errors import Offline, RegistryReplied
+from lemonade.errors import Offline, RegistryReplied, RegistryUnreachable
 
 if TYPE_CHECKING:
     import httpx2
@@ -109,6 +109,21 @@ def origin(url: str) -> Origin:
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     return scheme, (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme)
+
+
+def endpoint(name: str, text: str) -> str:
+    """The address of a hub that the variable `name` of the environment gives, without a slash at the end.
+
+    Raises:
+        RegistryUnreachable: it is none.
+    """
+    try:
+        scheme, at, _ = origin(text)
+    except ValueError:
+        scheme = at = ""
+    if scheme not in _PORTS or not at:
+        raise RegistryUnreachable(f"{name} must begin with https:// (or http://) and name a host, not {text!r}.")
+    return text.rstrip("/")
 
 
 def host(url: str) -> str:
