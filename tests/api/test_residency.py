@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon import Daemon
+from tests.daemon import Daemon, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +119,14 @@ def test_a_pinned_model_is_not_evicted(daemon: Daemon) -> None:
 )
 def test_pins_that_cannot_be(daemon: Daemon, body: dict[str, Any]) -> None:
     assert daemon.post("/internal/pin", body).status == 400
+
+
+def test_a_model_whose_file_was_taken_away_is_shown_until_it_is_unloaded(daemon: Daemon) -> None:
+    daemon.add_model("fleeting")
+    wait_for(lambda: daemon.get("/v1/models/fleeting").status == 200)
+    assert daemon.post("/v1/load", {"model_name": "fleeting"}).status == 200
+    (daemon.models / "fleeting.gguf").unlink()
+    wait_for(lambda: daemon.get("/v1/models/fleeting").status == 404)
+    assert names(daemon) == ["extra.fleeting"]
+    assert daemon.post("/v1/unload", {"model_name": "extra.fleeting"}).status == 200
+    assert names(daemon) == []

@@ -63,9 +63,12 @@ def _pinned(residents: list[Resident], residency_class: str) -> dict[str, int]:
 
 
 def _entry(services: Services, one: Resident) -> dict[str, Any]:
-    window = services.catalog.entry(services.catalog.public_id(one.model)).max_context_window
+    name = services.catalog.public_id(one.model)
+    # A model in memory may be gone from the catalog: the folder of extra models is its owner's.
+    known = services.catalog.entry_or_none(name)
+    window = known.max_context_window if known else None
     entry: dict[str, Any] = {
-        "model_name": services.catalog.public_id(one.model),
+        "model_name": name,
         "checkpoint": one.model.checkpoint,
         "type": one.model.type,
         "device": one.device,
