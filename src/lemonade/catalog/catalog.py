@@ -258,6 +258,7 @@ class Catalog:
         extra = self.extra.found()
         seen = (self._dirty, self._user_file.version, self.extra.version)
         if self._known is None or seen != self._seen:
+            self._support.forget()
             before, self._known = self._known, Index(self._builtin, extra, self._user_models(), self._reason)
             if before is None or seen[0] != self._seen[0]:
                 self._presence.forget()

@@ -54,9 +54,10 @@ class Presence:
     def recheck(self, index: Index) -> bool:
         """Looks at the disk for all models that can run here; answers whether something differs from before."""
         before, self._states = self._states, {}
-        for canonical in index.models:
-            if canonical not in index.unsupported:
-                self.state(index, canonical)
+        with self._store.at_once():
+            for canonical in index.models:
+                if canonical not in index.unsupported:
+                    self.state(index, canonical)
         return self._states != before
 
     def forget(self, canonical: str | None = None) -> None:
@@ -71,7 +72,7 @@ class Presence:
         return list(self._states)
 
     def _examine(self, index: Index, model: Model) -> State:
-        located = self._store.locate(model)
+        located, size = self._store.look(model)
         status = tuple(
             CheckpointStatus(
                 type=role,
@@ -84,14 +85,14 @@ class Presence:
         )
         if model.is_collection:
             return self._examine_collection(index, model, located.get("main"), status)
-        if not any(each.present for each in status) or not self._store.is_downloaded(model):
+        if not any(each.present for each in status) or not all(each.present for each in status if each.required):
             return State(model, False, model.size, status)
         header = self._headers.of(located.get("main")) if model.recipe == "llamacpp" else None
         if header is not None and model.type == "llm":
             added = [each for each in CAPABILITIES if each in header.capabilities and each not in model.labels]
             if added:
                 model = msgspec.structs.replace(model, labels=(*model.labels, *added))
-        return State(model, True, gigabytes(self._store.size(model)) or model.size, status, header)
+        return State(model, True, gigabytes(size) or model.size, status, header)
 
     def _examine_collection(
         self, index: Index, model: Model, folder: Path | None, status: tuple[CheckpointStatus, ...]

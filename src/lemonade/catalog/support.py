@@ -25,12 +25,19 @@ class Support:
         self._hardware = hardware
         self._unsupported = unsupported
         self._count_shared = count_shared
+        self._refusals: dict[str, str | None] = {}
+
+    def forget(self) -> None:
+        """Has the engines asked again. Until then each answer counts: there are thousands of models of one recipe."""
+        self._refusals.clear()
 
     def reason(self, model: Model) -> str | None:
         """Why the model cannot run on this machine, for a person; None when it can. Collections always can."""
         if model.is_collection or model.recipe == "cloud":
             return None
-        if refusal := self._unsupported(model.recipe):
+        if model.recipe not in self._refusals:
+            self._refusals[model.recipe] = self._unsupported(model.recipe)
+        if refusal := self._refusals[model.recipe]:
             machine = f"{self._hardware.processor}, {self._hardware.os_version}"
             return f"{refusal.rstrip('.')}. This machine: {machine}."
         return self._too_big(model)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,6 +66,17 @@ class Snapshots:
         self._kept: dict[tuple[str, ...], tuple[Stamp, object]] = {}
         self._selections: dict[tuple[str, str, str, str], tuple[Contents, Selection | None]] = {}
         self._magic: dict[str, tuple[int, int, int]] = {}
+        self._at_once: frozenset[str] | None = None
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Around several questions of one moment: which folders there are is read once for all of them."""
+        self._at_once = None
+        self._at_once = self._folders()
+        try:
+            yield
+        finally:
+            self._at_once = None
 
     def find(self, folder: str, checkpoint: Checkpoint, *, role: str, recipe: str) -> Found | None:
         """The first snapshot, the current one first, in which everything that the checkpoint requires is whole."""
@@ -134,6 +146,9 @@ class Snapshots:
         return True
 
     def _folders(self) -> frozenset[str]:
+        if self._at_once is not None:
+            return self._at_once
+
         def read() -> frozenset[str]:
             return frozenset(os.listdir(self._models))
 

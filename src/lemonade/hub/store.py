@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -40,12 +41,30 @@ class Store:
 
     def size(self, model: Model) -> int:
         """Bytes on disk of all roles; a file that serves two roles counts once."""
-        sizes: dict[str, int] = {}
+        return self.look(model)[1]
+
+    def look(self, model: Model) -> tuple[dict[str, Path | None], int]:
+        """What `locate` and `size` answer, in one look at the disk."""
+        located: dict[str, Path | None] = {}
+        sizes: dict[tuple[int, int], int] = {}
         for role in model.checkpoints:
-            for path in self._files(model, role):
+            if model.is_local or model.source == "local_upload":
+                located[role] = self._local_path(model, role)
+                names = [str(path) for path in self._files(model, role)]
+            else:
+                found = self._find(model, role)
+                located[role] = found.primary if found else None
+                chosen = (*found.selection.required, *found.selection.extras) if found else ()
+                names = [f"{found.snapshot}/{name}" for name in chosen] if found else []
+            for name in names:
                 with contextlib.suppress(OSError):
-                    sizes[os.path.realpath(path)] = path.stat().st_size
-        return sum(sizes.values())
+                    facts = os.stat(name)  # noqa: PTH116 - a Path for each would cost more than the look
+                    sizes[facts.st_dev, facts.st_ino] = facts.st_size
+        return located, sum(sizes.values())
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Around looks at many models without a pause between them: which repositories there are is read once."""
+        return self._snapshots.at_once()
 
     def files(self, model: Model) -> list[Path]:
         """Every file that the complete roles of a model use, those beside the weights included."""
@@ -185,7 +204,7 @@ class Store:
                     folder.discard(file)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1 << 16)
 def _resolve(registry: str, text: str) -> tuple[Checkpoint, str | None]:
     """A checkpoint and the name of its folder; None for one that no registry can have (`gemma3:4b`, a path)."""
     checkpoint = Checkpoint.parse(text)
