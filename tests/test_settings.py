@@ -113,7 +113,7 @@ def test_a_higher_floor_may_constrain(tmp_path: Path) -> None:
     settings.change({"llamacpp": {"backend": "cpu"}}, persist=False)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "\xff\xfe", ""])
+@pytest.mark.parametrize("text", ["{", "[1]", "\xff\xfe", "", '{"a":' * 20_000])
 def test_a_file_that_is_no_object_is_set_aside(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="latin-1")
     settings = Settings.open(tmp_path, {})
@@ -145,3 +145,17 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         write_json(file, {"a": object()})
     assert json.loads(file.read_text()) == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_bad_value_in_the_file_stays_ignored_after_a_change(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"extra_models_dir": 5, "max_loaded_models": 2}')
+    settings = Settings.open(tmp_path, {})
+    settings.change({"ctx_size": 4096}, persist=True)
+    assert (settings["extra_models_dir"], settings["max_loaded_models"], settings["ctx_size"]) == ("", 2, 4096)
+    assert json.loads((tmp_path / "config.json").read_text())["extra_models_dir"] == 5, "it is a person's to mend"
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"ctx_size": 4096}', encoding="utf-8-sig")
+    settings = Settings.open(tmp_path, {})
+    assert (settings["ctx_size"], settings.problems) == (4096, [])

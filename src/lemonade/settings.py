@@ -172,6 +172,8 @@ class Settings:
         sparse = {key: value for key, value in values.items() if key not in below or below[key] != value}
         write_json(self._file, nest(sparse))
         known = {_promote(key): value for key, value in sparse.items() if _promote(key) in SETTINGS}
+        # What a hand edit got wrong is as little obeyed now as at the start.
+        known = {key: value for key, value in known.items() if SETTINGS[key].check(value) is None}
         mine = next(index for index, layer in enumerate(self._layers) if layer.origin == str(self._file))
         self._layers[mine] = Layer(str(self._file), known)
         for key, value in flat.items():
@@ -258,10 +260,13 @@ def _read(path: Path, problems: list[str], *, set_aside: bool = False) -> Layer:
 
 def _load(path: Path) -> dict[str, Any] | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors on Windows begin with a byte order mark
     except FileNotFoundError:
         return None
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("it must hold a JSON object")
     return value
