@@ -191,7 +191,9 @@ def test_where_the_daemon_is(
     assert str(Address.find(host, port, env=env, config=tmp_path)) == url
 
 
-@pytest.mark.parametrize("host", ["http://", "ftp://x", "http://x:0", "http://x:99999"])
+@pytest.mark.parametrize(
+    "host", ["http://", "ftp://x", "http://x:0", "http://x:99999", "a b", "a/b", "a\n", "\udcff", "me@box"]
+)
 def test_what_is_no_address(host: str) -> None:
     with pytest.raises(ConfigError):
         Address.find(host, env={})

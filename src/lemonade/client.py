@@ -103,6 +103,8 @@ class Address:
             configured_host, configured_port = _configured(config)
             host, port = host or configured_host, port or configured_port
         host = host.strip("[]")
+        if any(not mark.isprintable() or mark in " /?#@" for mark in host):
+            raise ConfigError(f"{host!r} is no address; give a host name or a URL such as http://localhost:13305.")
         # A daemon that listens everywhere is reached over loopback.
         return cls("localhost" if host in EVERYWHERE else host, port, scheme)
 

@@ -141,6 +141,7 @@ def test_search(shell: Shell) -> None:
     assert "lemonade pull owner/Small-GGUF" in ended.err
     assert "try --all" in shell("search", "nothing-like-it").err
     assert shell("search", "ab").code == 1
+    assert "has nothing like" in shell("search", "abc\udcff").err, "bytes that are no text"
 
 
 def test_check_updates(shell: Shell, hub: FakeHub) -> None:

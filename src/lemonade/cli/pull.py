@@ -106,7 +106,7 @@ def _from_repository(client: Client, text: str, source: str | None) -> dict[str,
     else:
         checkpoint, _, variant = text.rpartition(":") if ":" in text.rsplit("/", 1)[-1] else (text, "", "")
     query = {"checkpoint": checkpoint, **({"source": source} if source else {})}
-    found = client.get(f"/v1/pull/variants?{urlencode(query)}", timeout=120)
+    found = client.get(f"/v1/pull/variants?{urlencode(query, errors='replace')}", timeout=120)
     repository = found["checkpoint"]
     name = found["suggested_name"]
     variants = found.get("variants") or []

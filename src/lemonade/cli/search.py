@@ -27,7 +27,7 @@ def search(
 ) -> None:
     """Look for models on a hub, those that fit best first."""
     asked = {"query": query, "source": source, "limit": limit, **({} if everything else {"format": "gguf"})}
-    found = target_of(ctx).client().get(f"/v1/registry/search?{urlencode(asked)}", timeout=120)
+    found = target_of(ctx).client().get(f"/v1/registry/search?{urlencode(asked, errors='replace')}", timeout=120)
     results = found["results"]
     if as_json:
         print_json(results)
