@@ -185,6 +185,7 @@ def test_what_this_machine_cannot_run_wants_force(site: Daemon, releases: FakeRe
     answer = site.post("/v1/install", cuda)
     assert (answer.status, answer.error["type"]) == (400, "unsupported_operation")
     assert "No NVIDIA GPU" in answer.error["message"]
+    assert "force" in answer.error["message"]
     releases.add(TAG, f"llama-{TAG}-bin-ubuntu-cuda-12.8-x64.tar.gz", engine_archive())
     releases.add(TAG, f"cudart-llama-{TAG}-bin-ubuntu-cuda-12.8-x64.tar.gz", tar({"rt/libcudart.so.12": b"lib"}))
     assert site.post("/v1/install", {**cuda, "force": True}).status == 200

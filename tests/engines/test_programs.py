@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def test_what_was_there_stays_until_the_new_one_is_whole(tmp_path: Path) -> None
         programs.put("llamacpp", "vulkan", "b3", "llama-server", fail)
     assert programs.find("llamacpp", "vulkan") == Installed("b1", tmp_path / "llamacpp" / "vulkan")
     assert [path.name for path in (tmp_path / "llamacpp").iterdir()] == ["vulkan"]
+
+
+def test_what_was_abandoned_goes_and_what_is_new_stays(tmp_path: Path) -> None:
+    for name in (".vulkan.old1.new", ".vulkan.busy.new"):
+        (tmp_path / "llamacpp" / name).mkdir(parents=True)
+    os.utime(tmp_path / "llamacpp" / ".vulkan.old1.new", (1e9, 1e9))
+    Programs(tmp_path).put("llamacpp", "vulkan", "b1", "llama-server", fill("llama-server"))
+    assert sorted(path.name for path in (tmp_path / "llamacpp").iterdir()) == [".vulkan.busy.new", "vulkan"]
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "", "a/b", "a\\b", ".x", "C:"])

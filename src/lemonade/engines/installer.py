@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from lemonade.engines.engine import Build
-from lemonade.engines.programs import Programs
+from lemonade.engines.programs import Programs, program_in
 from lemonade.engines.table import Engines
 from lemonade.errors import (
-    ArchiveRefused,
+    DownloadCancelled,
     HubError,
     NotEnoughSpace,
     Offline,
@@ -23,7 +23,7 @@ from lemonade.hub.downloads import Downloads
 from lemonade.hub.fetch import disk_free
 from lemonade.hub.job import Job, Work
 from lemonade.hub.progress import Meter
-from lemonade.hub.releases import Release, Releases, Shelf
+from lemonade.hub.releases import Release, Releases, Shelf, choose
 from lemonade.hub.transfer import disk_error
 from lemonade.settings import Settings
 
@@ -73,7 +73,9 @@ class Installer:
         if build is None:
             if state.can_run:
                 return None
-            raise UnsupportedOperation(f"{recipe}:{backend} cannot be installed. {state.message}", details=details)
+            hint = " With `force` it is installed anyway." if self._is_fetched(recipe, backend) else ""
+            message = f"{recipe}:{backend} cannot be installed. {state.message}{hint}"
+            raise UnsupportedOperation(message, details=details)
         if state.can_run and not force and (state.state == "installed" and build.tag != "latest"):
             return None
         if self._settings["no_fetch_executables"]:
@@ -87,13 +89,14 @@ class Installer:
                 return None
             raise Offline(f"{recipe}:{backend} is not installed: the daemon is in offline mode.", details=details)
         name = f"{recipe}:{backend}"
+        found: list[Release] = []
         return self._downloads.start_work(
             Work(
                 kind="backend",
                 name=name,
                 again=f"Install it again to go on: lemonade backends install {name}.",
-                run=lambda meter: self._bring(recipe, backend, build, meter, force=force),
-                withdraw=self._withdraw,
+                run=lambda meter: self._bring(recipe, backend, build, meter, found, force=force),
+                withdraw=lambda: self._withdraw(found),
                 arrived=self._changed,
             )
         )
@@ -122,15 +125,21 @@ class Installer:
         except OSError as error:
             raise _in_use(recipe, backend, error) from error
 
+    def _is_fetched(self, recipe: str, backend: str) -> bool:
+        """Whether there is a build for this system, and fetching is allowed."""
+        with suppress(UnsupportedOperation):
+            return not self._settings["no_fetch_executables"] and self._engines.build(recipe, backend) is not None
+        return False
+
     @staticmethod
     def _is_known(build: Build) -> bool:
-        from lemonade.hub.releases import choose
-
         return build.tag != "latest" and choose(build.files, build.tag, list(build.hashes)) is not None
 
     # In the worker's thread.
 
-    def _bring(self, recipe: str, backend: str, build: Build, meter: Meter, *, force: bool) -> None:
+    def _bring(
+        self, recipe: str, backend: str, build: Build, meter: Meter, found: list[Release], *, force: bool
+    ) -> None:
         installed = self._programs.find(recipe, backend)
         releases = self._releases()
         try:
@@ -141,6 +150,7 @@ class Installer:
             raise
         if installed is not None and installed.version == release.tag and not force:
             return
+        found[:] = [release]
         folder = self._programs.downloads
         total = sum(archive.file.size for archive in release.archives)
         try:
@@ -162,15 +172,16 @@ class Installer:
         def fill(folder: Path) -> None:
             for archive in archives:
                 unpack(archive, folder, check=meter.check)
+            if program_in(folder, build.program) is None:
+                raise HubError(f"The release {release.tag} of {build.repository} holds no {build.program}.")
 
         try:
             self._programs.put(recipe, backend, release.tag, build.program, fill)
-        except ArchiveRefused:
+        except DownloadCancelled:
+            raise
+        except HubError:
             self._forget(release)
             raise
-        except FileNotFoundError as error:
-            self._forget(release)
-            raise HubError(f"The release {release.tag} of {build.repository} holds no {build.program}.") from error
         except PermissionError as error:
             raise _in_use(recipe, backend, error) from error
         self._forget(release)
@@ -178,12 +189,14 @@ class Installer:
     def _forget(self, release: Release) -> None:
         shelf = Shelf(self._programs.downloads)
         for archive in release.archives:
+            shelf.discard(archive.file)
             shelf.blob(archive.file).unlink(missing_ok=True)
             shelf.lock(archive.file).unlink(missing_ok=True)
 
-    def _withdraw(self) -> None:
-        """What came of a download that was cancelled; archives are of no use to anything else."""
-        shutil.rmtree(self._programs.downloads, ignore_errors=True)
+    def _withdraw(self, found: list[Release]) -> None:
+        """Removes what came of a download that was cancelled."""
+        for release in found:
+            self._forget(release)
 
 
 def _in_use(recipe: str, backend: str, error: OSError) -> StorageError:

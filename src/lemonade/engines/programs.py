@@ -11,6 +11,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,8 @@ import msgspec
 VERSION = "version.txt"
 #: Seconds for which a look at the disk is believed; what the daemon does itself shows at once.
 FRESH = 5.0
+#: Seconds after which nobody works in a folder any more that is being filled.
+ABANDONED = 3600.0
 #: Where, below a folder, programs of llama.cpp and its kin lie: in their releases, and where they are built.
 _PLACES = ("", "bin", "build/bin", "build/bin/Release")
 
@@ -74,6 +77,7 @@ class Programs:
             OSError: from writing, or because the program runs on a system that does not let go of it.
         """
         folder = self._folder(recipe, backend)
+        self._clear_leftovers(folder)
         new = folder.with_name(f".{backend}.{uuid.uuid4().hex[:8]}.new")
         try:
             new.mkdir(parents=True)
@@ -106,6 +110,14 @@ class Programs:
         if not (_NAME.match(recipe) and _NAME.match(backend)):
             raise ValueError(f"{recipe}:{backend} is no backend")
         return self.root / recipe / backend
+
+    @staticmethod
+    def _clear_leftovers(folder: Path) -> None:
+        """What an installation left behind that was killed. Another daemon's may go on right now."""
+        for left in folder.parent.glob(f".{folder.name}.*"):
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(left, ignore_errors=True)
 
     @staticmethod
     def _look(folder: Path) -> Installed | None:
