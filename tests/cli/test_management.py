@@ -79,6 +79,10 @@ def test_aliases(shell: Shell, site: Daemon) -> None:
     assert "gpt-4o now means nobody. It is not here yet" in shell("alias", "add", "gpt-4o", "nobody").err
     assert shell("alias", "add", "gpt-4o", "Small-GGUF-Q4_K_M").err == "gpt-4o now means Small-GGUF-Q4_K_M.\n"
     assert shell("alias", "list").out.splitlines()[1].split() == ["gpt-4o", "Small-GGUF-Q4_K_M", "yes"]
+    refused = shell("delete", "gpt-4o")
+    assert refused.code == 2
+    assert "lemonade alias remove gpt-4o" in " ".join(refused.err.split())
+    assert site.get("/v1/models/gpt-4o").json()["downloaded"], "the name was not what the files are for"
     assert shell("alias", "remove", "gpt-4o").code == 0
     again = shell("alias", "remove", "gpt-4o")
     assert (again.code, again.err) == (1, "Error: Alias not found: gpt-4o.\n")
