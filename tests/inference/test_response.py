@@ -9,6 +9,7 @@ from lemonade.errors import InvalidArgument
 from lemonade.inference.relay import DONE, PING
 from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_reply, shape
 from lemonade.inference.response_call import ForcedFunction, must_call
+from lemonade.inference.response_fields import ResponseFields
 from lemonade.inference.response_media import look_at
 from lemonade.model import Model
 from tests.inference.test_relay import Sink
@@ -275,3 +276,27 @@ async def test_a_call_that_was_cut_off_before_its_name_is_still_whole_events() -
     await events.write(event("response.output_text.done", item_id="msg", text='{"na'))
     assert sink.body.count(b"event: response.output_item.added") == 1
     assert b'"arguments":""' in sink.body
+
+
+async def test_what_every_response_holds() -> None:
+    tools = [function("a")]
+    request = msgspec.convert(
+        {"model": "m", "input": "x", "tools": tools, "temperature": 0.5, "max_output_tokens": 3}, ResponsesRequest
+    )
+    fields = ResponseFields(request)
+    sink = Sink()
+    events = ResponseEvents(sink, "m", complete=fields.complete)
+    await events.end(event("response.created", response={"id": "r", "status": "in_progress"}))
+    cut = msgspec.json.encode({"status": "completed", "usage": {"output_tokens": 3}})
+    assert msgspec.json.decode(fields.completed(cut))["incomplete_details"] == {"reason": "max_output_tokens"}
+    ended = Sink()
+    events = ResponseEvents(ended, "m", complete=fields.complete)
+    await events.end(event("response.completed", response=msgspec.json.decode(cut)))
+    assert b"event: response.incomplete" in ended.body
+    (opened,) = (msgspec.json.decode(block.split(b"data: ")[1])["response"] for block in sink.body.split(b"\n\n")[:1])
+    whole = msgspec.json.decode(fields.completed(b'{"id":"r","created_at":7,"output":[{"type":"message"}]}'))
+    assert (whole["created_at"], whole["output"]) == (7, [{"type": "message"}])
+    assert (type(opened["created_at"]), opened["output"]) == (int, [])
+    for response in (opened, whole):
+        assert (response["tools"], response["tool_choice"], response["temperature"]) == (tools, "auto", 0.5)
+        assert (response["max_output_tokens"], response["error"], response["instructions"]) == (3, None, None)

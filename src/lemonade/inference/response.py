@@ -234,12 +234,24 @@ def check_reply(body: bytes, asked: str) -> tuple[bytes, Measurement | None]:
 
 class ResponseEvents:
     """A sink in front of another: gives events the numbers that OpenAI's clients go by, where the engine leaves them
-    out, and the model's name."""
+    out, and the model's name.
 
-    def __init__(self, sink: Sink, asked: str, retell: Callable[[Tree], list[Tree]] = lambda event: [event]) -> None:
+    Args:
+        retell: the events that are told in an event's place.
+        complete: adds to a response what the engine leaves out.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        asked: str,
+        retell: Callable[[Tree], list[Tree]] = lambda event: [event],
+        complete: Callable[[Tree], None] = lambda response: None,
+    ) -> None:
         self._sink = sink
         self._asked = asked
         self._retell = retell
+        self._complete_response = complete
         self._sequence = 0
         self._items: dict[str, int] = {}
 
@@ -282,6 +294,9 @@ class ResponseEvents:
         self._sequence = event["sequence_number"] + 1 if isinstance(event["sequence_number"], int) else self._sequence
         if isinstance(response := event.get("response"), dict):
             response["model"] = self._asked
+            self._complete_response(response)
+            if kind == "response.completed" and response.get("status") == "incomplete":
+                event["type"] = "response.incomplete"
             return
         item = event.get("item")
         key = event.get("item_id") or (item.get("id") if isinstance(item, dict) else None)

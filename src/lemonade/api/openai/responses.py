@@ -13,7 +13,9 @@ from lemonade.inference.media import fetches_pictures
 from lemonade.inference.relay import EngineRequest, forward
 from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_model, check_reply, shape
 from lemonade.inference.response_call import ForcedFunction, must_call
+from lemonade.inference.response_fields import ResponseFields
 from lemonade.inference.response_media import look_at
+from lemonade.system.metrics import Measurement
 
 
 class ResponseUsage(msgspec.Struct):
@@ -28,14 +30,14 @@ class ResponseUsage(msgspec.Struct):
 
 
 class Response(msgspec.Struct):
-    """A whole answer. With `stream` it comes as OpenAI's events from `response.created` to `response.completed` (which
-    has llama.cpp's `timings` beside it), and ends with `data: [DONE]`."""
+    """A whole answer. With `stream` it comes as OpenAI's events from `response.created` to `response.completed`, or
+    `response.incomplete` (which have llama.cpp's `timings` beside them), and ends with `data: [DONE]`."""
 
     id: Annotated[str, Meta(description="Identifier of the response.")]
     object: Annotated[str, Meta(description="Always `response`.")]
     created_at: Annotated[int, Meta(description="Unix time.")]
     model: Annotated[str, Meta(description="The model, as the request named it.")]
-    status: Annotated[str, Meta(description="Such as `completed`.")]
+    status: Annotated[str, Meta(description="`completed`, or `incomplete` when `max_output_tokens` cut it off.")]
     output: Annotated[
         list[dict[str, Any]],
         Meta(description="Items: messages, whose text is in `content[].text`, reasoning and calls."),
@@ -55,6 +57,12 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     call = ForcedFunction(names) if (names := must_call(body)) else None
     if call:
         call.force(shaped)
+    fields = ResponseFields(body)
+
+    def check(whole: bytes, asked: str) -> tuple[bytes, Measurement | None]:
+        checked, figures = call.check(whole, asked) if call else check_reply(whole, asked)
+        return fields.completed(checked), figures
+
     request = EngineRequest(
         path="/v1/responses",
         body=msgspec.json.encode(shaped),
@@ -62,9 +70,11 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
         alias=model.name,
         stream=body.stream is True,
         options=body.load_options,
-        check=call.check if call else check_reply,
+        check=check,
     )
-    sink = ResponseEvents(exchange, body.model, call.retell) if call else ResponseEvents(exchange, body.model)
+    sink = ResponseEvents(
+        exchange, body.model, retell=call.retell if call else lambda event: [event], complete=fields.complete
+    )
     await forward(services.residency, model, request, sink, services.metrics)
 
 
