@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from lemonade.hub.gguf import Header, InvalidGGUF, read_header
@@ -13,7 +15,8 @@ log = logging.getLogger("lemonade.catalog")
 class Headers:
     """GGUF headers by path; one is read again when the file's size or time of change differs."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Callable[[Path], os.stat_result] = Path.stat) -> None:
+        self._facts = facts
         self._known: dict[Path, tuple[tuple[int, int], Header | None]] = {}
 
     def of(self, path: Path | None) -> Header | None:
@@ -21,7 +24,7 @@ class Headers:
         if path is None or path.suffix.lower() != ".gguf":
             return None
         try:
-            status = path.stat()
+            status = self._facts(path)
         except OSError:
             self._known.pop(path, None)
             return None

@@ -41,7 +41,7 @@ class Presence:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._headers = Headers()
+        self._headers = Headers(store.facts)
         self._states: dict[str, State] = {}
 
     def state(self, index: Index, canonical: str) -> State:

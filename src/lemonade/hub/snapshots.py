@@ -67,16 +67,30 @@ class Snapshots:
         self._selections: dict[tuple[str, str, str, str], tuple[Contents, Selection | None]] = {}
         self._magic: dict[str, tuple[int, int, int]] = {}
         self._at_once: frozenset[str] | None = None
+        self._facts: dict[str, os.stat_result] | None = None
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Around several questions of one moment: which folders there are is read once for all of them."""
+        """Around several questions of one moment: the same thing on the disk is looked at once for all of them."""
         self._at_once = None
-        self._at_once = self._folders()
+        self._at_once, self._facts = self._folders(), {}
         try:
             yield
         finally:
-            self._at_once = None
+            self._at_once = self._facts = None
+
+    def facts(self, path: str) -> os.stat_result:
+        """The system's facts of a file, links followed.
+
+        Raises:
+            OSError
+        """
+        known = self._facts.get(path) if self._facts is not None else None
+        if known is None:
+            known = os.stat(path)
+            if self._facts is not None:
+                self._facts[path] = known
+        return known
 
     def find(self, folder: str, checkpoint: Checkpoint, *, role: str, recipe: str) -> Found | None:
         """The first snapshot, the current one first, in which everything that the checkpoint requires is whole."""
@@ -130,7 +144,7 @@ class Snapshots:
     def is_model_file(self, path: str) -> bool:
         """Whether a file is there and, if its name says GGUF, begins like one."""
         try:
-            facts = os.stat(path)
+            facts = self.facts(path)
         except OSError:
             return False
         if not stat.S_ISREG(facts.st_mode):
@@ -187,7 +201,7 @@ class Snapshots:
         for name in selection.required:
             file = f"{snapshot}/{name}"
             wanted = contents.sizes.get(name, -1)
-            if not self.is_model_file(file) or (wanted >= 0 and os.stat(file).st_size != wanted):
+            if not self.is_model_file(file) or (wanted >= 0 and self.facts(file).st_size != wanted):
                 return False
         return True
 

@@ -58,9 +58,13 @@ class Store:
                 names = [f"{found.snapshot}/{name}" for name in chosen] if found else []
             for name in names:
                 with contextlib.suppress(OSError):
-                    facts = os.stat(name)  # noqa: PTH116 - a Path for each would cost more than the look
+                    facts = self._snapshots.facts(name)
                     sizes[facts.st_dev, facts.st_ino] = facts.st_size
         return located, sum(sizes.values())
+
+    def facts(self, path: Path) -> os.stat_result:
+        """The system's facts of a model's file. Raises OSError."""
+        return self._snapshots.facts(str(path))
 
     def at_once(self) -> AbstractContextManager[None]:
         """Around looks at many models without a pause between them: which repositories there are is read once."""
