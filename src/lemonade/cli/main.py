@@ -128,6 +128,7 @@ app.command("export", epilog=epilog(export.EXAMPLES))(export.export)
 app.command("import", epilog=epilog(importing.EXAMPLES))(importing.import_model)
 app.command("delete", epilog=epilog(delete.EXAMPLES))(delete.delete)
 app.add_typer(backends_app, name="backends")
+app.add_typer(backends_app, name="recipes", hidden=True)  # the original's other name
 app.command("system", epilog=epilog(system.EXAMPLES))(system.system)
 app.add_typer(config_app, name="config")
 app.command("logs", epilog=epilog(logs.EXAMPLES))(logs.logs)
