@@ -60,3 +60,10 @@ def test_how_busy_it_is(site: Daemon) -> None:
     assert 0 <= stats["cpu_percent"] <= 100
     assert stats["memory_gb"] > 0
     assert stats["npu_percent"] is None
+
+
+def test_the_metrics_tell_the_same(site: Daemon) -> None:
+    lines = site.get("/metrics").body.decode().splitlines()
+    figures = dict(line.split() for line in lines if line.startswith(("lemonade_cpu_usage", "lemonade_memory_used")))
+    assert 0 <= float(figures["lemonade_cpu_usage_percent"]) <= 100
+    assert float(figures["lemonade_memory_used_gb"]) > 0

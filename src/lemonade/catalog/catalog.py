@@ -308,7 +308,7 @@ class Catalog:
         if "extra_models_dir" in changes:
             self._find_extra_directory()
             self.extra.relocate()
-        if any(key in changes for key in _DECISIVE):
+        if any(key in _DECISIVE or key.endswith("_bin") for key in changes):
             self.changed()
 
     def _find_extra_directory(self) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lemonade.api.services import Services
     from lemonade.residency.resident import Resident
     from lemonade.system.metrics import Metrics, ModelMetrics
+    from lemonade.system.usage import Load
 
 GIB = 2**30
 #: Seconds that an engine has for its own metrics.
@@ -94,7 +95,7 @@ async def metrics(exchange: Exchange, body: None) -> None:
     residents = services.residency.residents()
     _daemon(page, services, residents)
     _models(page, services, residents)
-    _machine(page)
+    _machine(page, services.usage.now())
     scraped = await asyncio.gather(*(_scrape(one) for one in residents if one.model.recipe == "llamacpp"))
     for resident, text in zip((one for one in residents if one.model.recipe == "llamacpp"), scraped, strict=True):
         _relabel(page, text, _labels(services, resident.model.name, resident))
@@ -138,13 +139,16 @@ def _labels(services: Services, name: str, one: Resident | ModelMetrics) -> Labe
     }
 
 
-def _machine(page: Page) -> None:
-    import psutil
-
-    page.add("lemonade_cpu_usage_percent", "gauge", "Use of all processors.", [({}, psutil.cpu_percent())])
-    used = psutil.virtual_memory()
-    about = "Memory in use, in GiB."
-    page.add("lemonade_memory_used_gb", "gauge", about, [({}, round((used.total - used.available) / GIB, 3))])
+def _machine(page: Page, load: Load) -> None:
+    for name, about, figure in (
+        ("cpu_usage_percent", "Use of all processors.", load.cpu_percent),
+        ("memory_used_gb", "Memory in use, in GiB.", load.memory_gb),
+        ("gpu_usage_percent", "Use of the busiest GPU.", load.gpu_percent),
+        ("vram_used_gb", "GPU memory in use, in GiB.", load.vram_gb),
+        ("npu_usage_percent", "Use of the NPU.", load.npu_percent),
+    ):
+        if figure is not None:
+            page.add(f"lemonade_{name}", "gauge", about, [({}, figure)])
 
 
 async def _scrape(resident: Resident) -> str:
