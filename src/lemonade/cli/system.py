@@ -32,7 +32,7 @@ def system(
     lines = [
         ("System", info["OS Version"]),
         ("Processor", f"{info['Processor']}, {_cores(info['devices']['cpu'])}{_busy(load['cpu_percent'])}"),
-        ("Memory", f"{info['Physical Memory']}, {load['memory_gb']} GB in use"),
+        ("Memory", f"{info['Physical Memory']}, {load['memory_gb']:.1f} GB in use"),
         *(("GPU", gpu) for gpu in _gpus(info["devices"])),
         ("Models", _storage(info["model_storage"])),
         *(

@@ -61,7 +61,7 @@ class Usage:
         memory = psutil.virtual_memory()
         return Load(
             cpu_percent=self._cpu(),
-            memory_gb=round((memory.total - memory.available) / GIB, 1),
+            memory_gb=round((memory.total - memory.available) / GIB, 3),
             gpu_percent=self._gpu("gpu_busy_percent", max),
             vram_gb=self._vram(),
         )
@@ -82,7 +82,7 @@ class Usage:
 
     def _vram(self) -> float | None:
         used = self._gpu("mem_info_vram_used", sum)
-        return None if used is None else round(used / GIB, 1)
+        return None if used is None else round(used / GIB, 3)
 
     def _gpu(self, file: str, combine: Callable[[list[int]], int]) -> float | None:
         found = []

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lemonade.system.metrics import Metrics, ModelMetrics
     from lemonade.system.usage import Load
 
-GIB = 2**30
 #: Seconds that an engine has for its own metrics.
 SCRAPE_TIMEOUT = 1.0
 #: Most bytes of an engine's metrics that are read.
