@@ -2,6 +2,7 @@
 
     python -m bench            all figures
     python -m bench chat idle  some of them
+    python -m bench soak 5     mixed load for five minutes: what leaks, what gets lost
 
 The engine is the fake one of the tests, so that its own time is small and ours shows.
 """
@@ -171,11 +172,22 @@ BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, m
 ON_REQUEST = {"native": native}
 
 
+def soak(minutes: str = "10") -> None:
+    """Mixed load for minutes."""
+    from bench import soak as module
+
+    for line in module.soak(float(minutes)):
+        row(*line)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["soak"]:
+        soak(*sys.argv[2:3])
+        return
     names = sys.argv[1:] or list(BENCHES)
     known = BENCHES | ON_REQUEST
     if unknown := [name for name in names if name not in known]:
-        sys.exit(f"There is no bench {', '.join(unknown)}; there are {', '.join(known)}.")
+        sys.exit(f"There is no bench {', '.join(unknown)}; there are {', '.join([*known, 'soak'])}.")
     for name in names:
         known[name]()
 
