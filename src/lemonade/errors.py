@@ -354,6 +354,8 @@ class Busy(LemonadeError):
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        if status == 503:
+            self.type, self.code = "server_error", "unavailable"
 
 
 class ConfigError(RequestError):

@@ -734,12 +734,26 @@ async def test_an_engine_that_lost_an_answer_and_its_health_is_replaced(make: Ma
     assert world.running() == ["A"]
 
 
+async def kill(residency: Residency, world: World) -> None:
+    """A request that its engine does not survive."""
+    with pytest.raises(EngineLost):
+        async with residency.lease(A):
+            world.started[-1].end(139)
+            raise EngineLost("gone")
+    await settle()
+
+
+async def test_requests_that_kill_do_not_lock_out_those_that_are_answered(make: Make, world: World) -> None:
+    residency = make()
+    for _ in range(3 * CRASHES):
+        await kill(residency, world)
+        await use(residency, A)
+
+
 async def test_a_crash_loop_ends_in_an_error(make: Make, world: World, clock: Clock) -> None:
     residency = make()
     for _ in range(CRASHES):
-        await use(residency, A)
-        world.started[-1].end(139)
-        await settle()
+        await kill(residency, world)
     with pytest.raises(ModelLoadError, match=r"ended by itself 5 times.*fake exited with code 139(.|\n)*the last line"):
         await use(residency, A)
     assert world.starts("A") == CRASHES
@@ -750,9 +764,7 @@ async def test_a_crash_loop_ends_in_an_error(make: Make, world: World, clock: Cl
 async def test_an_express_load_ends_the_memory_of_a_crash_loop(make: Make, world: World) -> None:
     residency = make()
     for _ in range(CRASHES):
-        await use(residency, A)
-        world.started[-1].end(139)
-        await settle()
+        await kill(residency, world)
     await residency.load(A, {})
     world.started[-1].end(139)
     await settle()

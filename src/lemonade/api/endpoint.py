@@ -58,7 +58,7 @@ LOAD_ERRORS = (
     ErrorRow(409, "slots_pinned_error", "Every loaded model of this type is pinned."),
     ErrorRow(409, "router_residency_conflict", "Loading would evict a model that a router needs."),
     ErrorRow(500, "model_load_error", "The download failed, or the engine did not start."),
-    ErrorRow(503, "queue_full", "The daemon is stopping."),
+    ErrorRow(503, "unavailable", "The daemon is stopping."),
 )
 ENGINE_ERRORS = (
     ErrorRow(429, "queue_full", "Too many requests wait for this model; `Retry-After` says when to come back."),

@@ -9,7 +9,8 @@ from lemonade.errors import LemonadeError, ModelLoadError
 
 #: Seconds for which a failed start answers for the next ones: SDKs repeat a failed call after 0.5 s and about 1 s.
 REMEMBERED = 2.0
-#: So many deaths within so many seconds make a crash loop; then no start until the oldest of them has aged.
+#: So many deaths within so many seconds, with no answer to anybody in between, make a crash loop; then no start until
+#: the oldest of them has aged.
 CRASHES = 5
 CRASH_WINDOW = 60.0
 
@@ -34,6 +35,11 @@ class Failures:
     def crashed(self, key: str, how: str) -> None:
         """A process that was ready ended by itself; `how` says so, with the engine's last words."""
         self._crashes.setdefault(key, deque(maxlen=CRASHES)).append((self._clock(), how))
+
+    def answered(self, key: str) -> None:
+        """The engine works: one request that kills it must not lock out all others."""
+        if self._crashes:
+            self._crashes.pop(key, None)
 
     def forget(self, key: str) -> None:
         """Somebody asks expressly: try again."""

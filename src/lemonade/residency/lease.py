@@ -24,6 +24,7 @@ class Owner(Protocol):
         """Waits for the model, starting it if need be, and counts the lease in."""
         ...
 
+    def answered(self, resident: Resident) -> None: ...
     def give_back(self, resident: Resident) -> None: ...
     def doubt(self, resident: Resident) -> None: ...
 
@@ -86,7 +87,9 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         resident = self.resident
-        if isinstance(error, EngineLost):
+        if error is None:
+            self._owner.answered(resident)
+        elif isinstance(error, EngineLost):
             self._owner.doubt(resident)
         if self.streaming:
             resident.streams -= 1

@@ -136,6 +136,9 @@ class Residency:
         resident.downsized = False
         return resident
 
+    def answered(self, resident: Resident) -> None:
+        self._failures.answered(resident.key)
+
     def give_back(self, resident: Resident) -> None:
         resident.leases -= 1
         resident.use(self._clock())
