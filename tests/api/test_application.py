@@ -100,6 +100,7 @@ def test_bodies_that_are_no_request(daemon: Daemon, body: bytes, code: str) -> N
         ("ctx_size", "8192", "ctx_size"),
         ("enable_thinking", "no", "enable_thinking"),
         ("stream_options", [], "stream_options"),
+        ("route_trace", "yes", "route_trace"),
     ],
 )
 def test_arguments_of_the_wrong_type_name_the_field(daemon: Daemon, field: str, value: object, param: str) -> None:

@@ -88,7 +88,7 @@ class State:
 
     def save(self) -> None:
         if name := self.switches.get("record"):
-            new = Path(f"{name}.new")
+            new = Path(f"{name}.{os.getpid()}")
             new.write_text(json.dumps(self.record()))
             new.replace(name)
 

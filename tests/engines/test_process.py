@@ -233,7 +233,7 @@ async def test_nothing_outlives_a_parent_that_is_ended(
     end: signal.Signals, ready: bool, runner: str, tmp_path: Path
 ) -> None:
     pytest.importorskip(runner)
-    record = tmp_path / "record.json"
+    said = tmp_path / "stderr.txt"
     code = f"""
         import asyncio, {runner}
         from lemonade.engines.process import EngineProcess
@@ -241,7 +241,7 @@ async def test_nothing_outlives_a_parent_that_is_ended(
 
         async def main():
             processes = [
-                await EngineProcess.start(fake_launch(fork_child=True, ignore_sigterm=True, record={str(record)!r}))
+                await EngineProcess.start(fake_launch(fork_child=True, ignore_sigterm=True))
                 for _ in range(2)
             ]
             if {ready}:
@@ -252,20 +252,21 @@ async def test_nothing_outlives_a_parent_that_is_ended(
 
         {runner}.run(main())
     """
-    parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
-    )
+    with said.open("wb") as errors:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+        )
     assert parent.stdout is not None
-    await asyncio.to_thread(parent.stdout.readline)
-    family = children_of(parent.pid)
-    assert len(family) >= (5 if ready else 3)  # the guard, two engines, and their children
-    parent.send_signal(end)
-    await asyncio.to_thread(parent.wait, 10)
-    parent.stdout.close()
+    with parent.stdout:
+        await asyncio.to_thread(parent.stdout.readline)
+        family = children_of(parent.pid)
+        parent.send_signal(end)
+        await asyncio.to_thread(parent.wait, 10)
+    assert len(family) >= (5 if ready else 3), said.read_text()  # the guard, two engines, and their children
     await until(lambda: not any(map(alive, family)))
 
 

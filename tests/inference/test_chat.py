@@ -70,7 +70,8 @@ def test_thinking_keeps_other_template_arguments() -> None:
 
 def test_max_completion_tokens_is_max_tokens_unless_both_are_given() -> None:
     assert sent(max_completion_tokens=5)["max_tokens"] == 5
-    assert sent(max_completion_tokens=5, max_tokens=7)["max_tokens"] == 7
+    both = sent(max_completion_tokens=5, max_tokens=7)
+    assert (both["max_tokens"], both["max_completion_tokens"]) == (7, 7)
 
 
 def tool(name: str, **schema: Any) -> dict[str, Any]:

@@ -130,6 +130,9 @@ class ChatRequest(msgspec.Struct):
         bool | dict[str, Any] | UnsetType | None,
         Meta(description='Extension: `false` or `{"type": "disabled"}`, as `enable_thinking`, which wins over it.'),
     ] = UNSET
+    route_trace: Annotated[
+        bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
+    ] = UNSET
     ctx_size: Annotated[
         Annotated[int, Meta(ge=-1)] | UnsetType | None,
         Meta(description="Extension: context size to load the model with, if this request loads it."),
@@ -230,7 +233,9 @@ def shape(request: ChatRequest, raw: bytes, template: Callable[[], str | None]) 
     body: dict[str, Any] = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
     _apply_thinking(request, body)
     if "max_completion_tokens" in body:
+        # llama.cpp would let the newer name win; the specification says that the older one does.
         body.setdefault("max_tokens", body["max_completion_tokens"])
+        body["max_completion_tokens"] = body["max_tokens"]
     if "tools" in body:
         body["tools"] = [without_explosions(tool) for tool in body["tools"]]
     if names := must_call(request):

@@ -71,6 +71,9 @@ class CompletionRequest(msgspec.Struct):
         Annotated[int, Meta(ge=0)] | UnsetType | None,
         Meta(description="Most tokens to generate; 0 is for `echo`."),
     ] = UNSET
+    route_trace: Annotated[
+        bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
+    ] = UNSET
     ctx_size: Annotated[
         Annotated[int, Meta(ge=-1)] | UnsetType | None,
         Meta(description="Extension: context size to load the model with, if this request loads it."),

@@ -70,6 +70,9 @@ class ResponsesRequest(msgspec.Struct):
     previous_response_id: Annotated[
         str | UnsetType | None, Meta(description="Refused: answers are not kept. Send the conversation in `input`.")
     ] = UNSET
+    route_trace: Annotated[
+        bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
+    ] = UNSET
     ctx_size: Annotated[
         Annotated[int, Meta(ge=-1)] | UnsetType | None,
         Meta(description="Extension: context size to load the model with, if this request loads it."),
