@@ -18,6 +18,7 @@ from lemonade.inference.choices import copies
 from lemonade.inference.forced_call import force
 from lemonade.inference.measurement import NO_FIGURES, measured
 from lemonade.inference.media import Part
+from lemonade.inference.sampling import Sampling
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -59,7 +60,7 @@ class ToolChoice(msgspec.Struct):
     type: str = "function"
 
 
-class ChatRequest(msgspec.Struct):
+class ChatRequest(Sampling):
     """Arguments that are not listed go to the engine untouched; `null` counts as absent."""
 
     messages: Annotated[
@@ -87,23 +88,6 @@ class ChatRequest(msgspec.Struct):
     n: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | UnsetType | None, Meta(description="How many answers to make.")
     ] = UNSET
-    temperature: Annotated[float | UnsetType | None, Meta(description="Sampling temperature.")] = UNSET
-    repeat_penalty: Annotated[
-        float | UnsetType | None, Meta(description="1.0 applies no penalty; higher values discourage repetition.")
-    ] = UNSET
-    frequency_penalty: Annotated[
-        float | UnsetType | None,
-        Meta(description="-2.0 to 2.0: positive values discourage tokens by how often they have appeared."),
-    ] = UNSET
-    presence_penalty: Annotated[
-        float | UnsetType | None, Meta(description="-2.0 to 2.0: positive values discourage tokens that have appeared.")
-    ] = UNSET
-    seed: Annotated[int | UnsetType | None, Meta(description="Random seed for a reproducible answer.")] = UNSET
-    top_k: Annotated[int | UnsetType | None, Meta(description="Sample from the most likely K tokens.")] = UNSET
-    top_p: Annotated[
-        float | UnsetType | None,
-        Meta(description="Sample from the tokens that make up this much probability, 0.0 to 1.0."),
-    ] = UNSET
     tools: Annotated[list[dict[str, Any]] | UnsetType | None, Meta(description="Tools that the model may call.")] = (
         UNSET
     )
@@ -130,18 +114,6 @@ class ChatRequest(msgspec.Struct):
         bool | dict[str, Any] | UnsetType | None,
         Meta(description='Extension: `false` or `{"type": "disabled"}`, as `enable_thinking`, which wins over it.'),
     ] = UNSET
-    route_trace: Annotated[
-        bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
-    ] = UNSET
-    ctx_size: Annotated[
-        Annotated[int, Meta(ge=-1)] | UnsetType | None,
-        Meta(description="Extension: context size to load the model with, if this request loads it."),
-    ] = UNSET
-
-    @property
-    def load_options(self) -> dict[str, Any]:
-        """The options that count if this request is what loads the model."""
-        return {"ctx_size": self.ctx_size} if isinstance(self.ctx_size, int) else {}
 
     @property
     def thinks(self) -> bool | None:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from lemonade.errors import InvalidArgument, UnsupportedOperation
 from lemonade.inference.choices import copies
 from lemonade.inference.measurement import NO_FIGURES, measured
+from lemonade.inference.sampling import Sampling
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -19,7 +20,7 @@ MAX_CHOICES = 128
 Prompt = str | list[int]
 
 
-class CompletionRequest(msgspec.Struct):
+class CompletionRequest(Sampling):
     """Arguments that are not listed go to the engine untouched; `null` counts as absent."""
 
     prompt: Annotated[
@@ -50,39 +51,10 @@ class CompletionRequest(msgspec.Struct):
     suffix: Annotated[
         str | UnsetType | None, Meta(description="Text after the completion; goes to the engine, which may ignore it.")
     ] = UNSET
-    temperature: Annotated[float | UnsetType | None, Meta(description="Sampling temperature.")] = UNSET
-    repeat_penalty: Annotated[
-        float | UnsetType | None, Meta(description="1.0 applies no penalty; higher values discourage repetition.")
-    ] = UNSET
-    frequency_penalty: Annotated[
-        float | UnsetType | None,
-        Meta(description="-2.0 to 2.0: positive values discourage tokens by how often they have appeared."),
-    ] = UNSET
-    presence_penalty: Annotated[
-        float | UnsetType | None, Meta(description="-2.0 to 2.0: positive values discourage tokens that have appeared.")
-    ] = UNSET
-    seed: Annotated[int | UnsetType | None, Meta(description="Random seed for a reproducible text.")] = UNSET
-    top_k: Annotated[int | UnsetType | None, Meta(description="Sample from the most likely K tokens.")] = UNSET
-    top_p: Annotated[
-        float | UnsetType | None,
-        Meta(description="Sample from the tokens that make up this much probability, 0.0 to 1.0."),
-    ] = UNSET
     max_tokens: Annotated[
         Annotated[int, Meta(ge=0)] | UnsetType | None,
         Meta(description="Most tokens to generate; 0 is for `echo`."),
     ] = UNSET
-    route_trace: Annotated[
-        bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
-    ] = UNSET
-    ctx_size: Annotated[
-        Annotated[int, Meta(ge=-1)] | UnsetType | None,
-        Meta(description="Extension: context size to load the model with, if this request loads it."),
-    ] = UNSET
-
-    @property
-    def load_options(self) -> dict[str, Any]:
-        """The options that count if this request is what loads the model."""
-        return {"ctx_size": self.ctx_size} if isinstance(self.ctx_size, int) else {}
 
     @property
     def choices(self) -> int:

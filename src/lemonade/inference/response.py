@@ -17,13 +17,14 @@ from lemonade.inference.chat import without_explosions
 from lemonade.inference.choices import payloads
 from lemonade.inference.measurement import NO_FIGURES, measured
 from lemonade.inference.relay import DONE, PING, Sink
+from lemonade.inference.sampling import Loading
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
 Tree = dict[str, Any]
 
 
-class ResponsesRequest(msgspec.Struct):
+class ResponsesRequest(Loading):
     """Arguments that are not listed go to the engine untouched; `null` counts as absent."""
 
     input: Annotated[
@@ -70,18 +71,6 @@ class ResponsesRequest(msgspec.Struct):
     previous_response_id: Annotated[
         str | UnsetType | None, Meta(description="Refused: answers are not kept. Send the conversation in `input`.")
     ] = UNSET
-    route_trace: Annotated[
-        bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
-    ] = UNSET
-    ctx_size: Annotated[
-        Annotated[int, Meta(ge=-1)] | UnsetType | None,
-        Meta(description="Extension: context size to load the model with, if this request loads it."),
-    ] = UNSET
-
-    @property
-    def load_options(self) -> dict[str, Any]:
-        """The options that count if this request is what loads the model."""
-        return {"ctx_size": self.ctx_size} if isinstance(self.ctx_size, int) else {}
 
 
 def check_model(model: Model) -> None:
