@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lemonade.errors import ContextLengthExceeded, EngineLost, EngineReplied, EngineSilent
 from lemonade.inference import relay as module
-from lemonade.inference.relay import DONE, PING, EngineRequest, Relay, boundary, engine_failure, forward
+from lemonade.inference.failure import engine_failure
+from lemonade.inference.relay import DONE, PING, EngineRequest, Relay, boundary, forward
 from lemonade.model import Model
 from lemonade.system.metrics import Metrics
 

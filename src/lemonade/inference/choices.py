@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from lemonade.errors import EngineError, EngineLost
-from lemonade.inference.relay import DONE, PING, PING_AFTER, EngineRequest, Relay, Sink, engine_failure
+from lemonade.inference.failure import engine_failure
+from lemonade.inference.relay import DONE, PING, PING_AFTER, EngineRequest, Relay, Sink
 
 if TYPE_CHECKING:
     from lemonade.model import Model

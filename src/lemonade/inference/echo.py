@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lemonade.errors import EngineReplied
-from lemonade.inference.relay import MAX_ERROR, engine_failure
+from lemonade.inference.failure import engine_failure
+from lemonade.inference.relay import MAX_ERROR
 
 if TYPE_CHECKING:
     from lemonade.inference.completion import CompletionRequest, Prompt

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from lemonade.errors import (
-    ContextLengthExceeded,
-    ContextShared,
-    EngineError,
-    EngineLost,
-    EngineReplied,
-    EngineSilent,
-    RequestError,
-)
+from lemonade.errors import EngineError, EngineLost, EngineReplied, EngineSilent
+from lemonade.inference.failure import engine_failure
 from lemonade.inference.measurement import measured_stream
 
 if TYPE_CHECKING:
@@ -30,6 +23,7 @@ if TYPE_CHECKING:
     from lemonade.model import Model
     from lemonade.residency.lease import Lease
     from lemonade.residency.manager import Residency
+    from lemonade.residency.policy import ResidencyClass
     from lemonade.system.metrics import Measurement, Metrics
 
 logger = logging.getLogger("lemonade.inference")
@@ -42,26 +36,6 @@ DONE = b"data: [DONE]\n\n"
 MAX_ERROR = 64 * 1024
 #: Beginnings of a well-formed event; anything else is an engine's error that slipped into the stream unframed.
 _FIELDS = (b"data:", b"event:", b":", b"id:", b"retry:")
-_CONTEXT_OVERFLOW = (
-    "exceeds the available context size",
-    "context length exceeded",
-    "larger than the max context size",
-    "too large to process",
-)
-#: What all requests are told that llama.cpp answers at once when there is no room left in the context that they share.
-#: A request that is alone never is: its answer ends with the context.
-_SHARED_FULL = "Context size has been exceeded"
-#: llama.cpp answers 500 to these, though nothing is wrong with it: the request asks for what the model cannot do.
-_CLIENTS_FAULT = (
-    "image input is not supported",
-    "audio input is not supported",
-    "video input is not supported",
-    "Failed to parse messages",
-    "Failed to parse tool call arguments",
-    "Failed to parse tools",
-)
-#: After it stands what the template says; before it, its source.
-_REFUSED_BY_TEMPLATE = "Jinja Exception: "
 
 
 class Sink(Protocol):
@@ -102,42 +76,89 @@ class EngineRequest:
     method: str = "POST"
 
 
-async def forward(
-    residency: Residency, model: Model, request: EngineRequest, sink: Sink, metrics: Metrics | None
-) -> None:
-    """Runs `request` on `model` and gives the answer to `sink`.
+class Work(Protocol):
+    """What is done with an engine while it is leased. It is done twice when the engine is lost before its first byte.
 
-    Args:
-        metrics: where it is counted; None for what is no inference.
+    Attributes:
+        passed_on: whether a byte of the engine's answer went to the client, after which it cannot be replayed.
+        measurement: the figures of the answer, once it is complete.
+    """
+
+    @property
+    def passed_on(self) -> bool: ...
+    @property
+    def measurement(self) -> Measurement | None: ...
+
+    async def run(self, lease: Lease) -> None: ...
+
+
+async def on_engine(
+    residency: Residency,
+    model: Model,
+    work: Work,
+    *,
+    options: Mapping[str, Any] = {},
+    streaming: bool = False,
+    residency_class: ResidencyClass = "standard",
+    metrics: Metrics | None = None,
+) -> None:
+    """Does `work` on the engine of `model`, which is loaded if it has to be.
 
     An engine that is lost before it gave a byte is started anew and asked once more.
 
+    Args:
+        options: the request's own options, for a load.
+        streaming: the answer is streamed; `/health` shows it.
+        metrics: where the answer is counted; None for what is no inference.
+
     Raises:
-        LemonadeError: to be told to the client, by an event if `sink.started`.
+        LemonadeError: to be told to the client, by an event if the answer has begun.
     """
     for attempt in (1, 2):
-        relay = Relay(request, sink)
         try:
-            async with residency.lease(model, options=request.options, streaming=request.stream) as lease:
+            async with residency.lease(
+                model, options=options, streaming=streaming, residency_class=residency_class
+            ) as lease:
                 device = lease.resident.device
                 try:
-                    await (relay.stream(lease) if request.stream else relay.answer(lease))
+                    await work.run(lease)
                 except EngineError as error:
-                    again = attempt == 1 and isinstance(error, EngineLost) and not relay.passed_on
+                    again = attempt == 1 and isinstance(error, EngineLost) and not work.passed_on
                     if metrics is not None and not again:
                         metrics.failed(model, device)
                     raise
                 if metrics is not None:
-                    metrics.answered(model, device, relay.measurement)
+                    metrics.answered(model, device, work.measurement)
                 return
         except EngineLost as error:
-            if attempt == 2 or relay.passed_on:
+            if attempt == 2 or work.passed_on:
                 raise
             logger.warning("%s; the request is sent once more", error.message)
 
 
+async def forward(
+    residency: Residency,
+    model: Model,
+    request: EngineRequest,
+    sink: Sink,
+    metrics: Metrics | None,
+    *,
+    residency_class: ResidencyClass = "standard",
+) -> None:
+    """Runs `request` on `model` and gives the answer to `sink`. The arguments and failures are those of `on_engine`."""
+    await on_engine(
+        residency,
+        model,
+        Relay(request, sink),
+        options=request.options,
+        streaming=request.stream,
+        residency_class=residency_class,
+        metrics=metrics,
+    )
+
+
 class Relay:
-    """One pass of one request through one engine."""
+    """The work of passing an engine's answer on."""
 
     def __init__(self, request: EngineRequest, sink: Sink) -> None:
         self._request = request
@@ -152,6 +173,9 @@ class Relay:
                 b'"model":' + msgspec.json.encode(request.alias),
                 b'"model":' + msgspec.json.encode(request.asked),
             )
+
+    async def run(self, lease: Lease) -> None:
+        await (self.stream(lease) if self._request.stream else self.answer(lease))
 
     async def answer(self, lease: Lease) -> None:
         """An answer in one piece."""
@@ -312,42 +336,3 @@ def boundary(data: bytes) -> int:
         (data.rfind(b"\r\r"), 2),
     )
     return max(at + length if at >= 0 else 0 for at, length in ends)
-
-
-def engine_failure(status: int, body: bytes, engine: str) -> RequestError | EngineError:
-    """An engine's error answer as a failure of ours: its status, message, type and code, and its whole answer in
-    `details`, so that nothing that the engine said is lost."""
-    try:
-        answer: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        answer = body.decode(errors="replace").strip()
-    error = answer.get("error", answer) if isinstance(answer, dict) else answer
-    fields: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
-    message = fields.get("message")
-    if not isinstance(message, str) or not message:
-        message = f"{engine} answered {status} without a reason."
-    code = fields.get("code")
-    if isinstance(code, int) and 400 <= code <= 599:
-        status = code
-    if (at := message.find(_REFUSED_BY_TEMPLATE)) >= 0:
-        reason = message[at + len(_REFUSED_BY_TEMPLATE) :].strip()
-        message = f"The model's chat template refuses this conversation: {reason}"
-    kind = fields.get("type")
-    if status == 500 and any(phrase in message for phrase in _CLIENTS_FAULT):
-        status, kind = 400, "invalid_request_error"
-    details = {"status_code": status, "details": {"backend": engine, "response": answer}}
-    if any(phrase in message for phrase in _CONTEXT_OVERFLOW):
-        return ContextLengthExceeded(message, details=details)
-    if _SHARED_FULL in message:
-        return ContextShared(
-            "The requests that this model answers at once have outgrown the context that they share. Try again; if it "
-            "happens often, load the model with a larger 'ctx_size' or a smaller '--parallel'.",
-            details=details,
-        )
-    return EngineReplied(
-        message,
-        status=status,
-        type=kind if isinstance(kind, str) else None,
-        code=code if isinstance(code, str) else None,
-        details=details,
-    )
