@@ -10,8 +10,19 @@ import pytest
 from tests.api.text_world import MINIMAL, add_models
 from tests.daemon import Daemon
 
-NUMBERS = ("temperature", "top_p", "repeat_penalty", "frequency_penalty", "presence_penalty")
+NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty")
 INTEGERS = ("seed", "top_k")
+#: Values of the right type beyond the bounds.
+BEYOND: dict[str, tuple[float, ...]] = {
+    "temperature": (-0.1,),
+    "top_p": (-0.1, 1.1),
+    "min_p": (-0.1, 1.1),
+    "repeat_penalty": (0, -1),
+    "frequency_penalty": (-2.1, 2.1),
+    "presence_penalty": (-2.1, 2.1),
+    "seed": (-(2**63) - 1, 2**63),
+    "top_k": (-(2**31), 2**31),
+}
 
 CHAT, TEXT, RESPONSES, VECTORS, RANKS = MINIMAL
 
@@ -28,24 +39,25 @@ def wrong() -> Iterator[tuple[str, dict[str, Any], str]]:
         for name in NUMBERS:
             if name in ("frequency_penalty", "presence_penalty") and path == RESPONSES:
                 continue
-            for value in ("hot", True, [], {}):
+            for value in ("hot", True, [], {}, *BEYOND[name]):
                 yield path, {name: value}, name
         for name in INTEGERS:
             if name == "seed" and path == RESPONSES:
                 continue
-            for value in ("5", 1.5, True, []):
+            for value in ("5", 1.5, True, [], *BEYOND[name]):
                 yield path, {name: value}, name
         for value in ("yes", 1, []):
             yield path, {"stream": value}, "stream"
+            yield path, {"route_trace": value}, "route_trace"
     for path in MINIMAL:
         for value in (5, True, [], {}):
             yield path, {"model": value}, "model"
-        for value in ("8192", 1.5, -2, True):
+        for value in ("8192", 1.5, -2, 2**31, True):
             yield path, {"ctx_size": value}, "ctx_size"
     for name, path in (("max_tokens", CHAT), ("max_completion_tokens", CHAT), ("max_output_tokens", RESPONSES)):
-        for value in (0, -1, "5", 1.5, True):
+        for value in (0, -1, 2**31, "5", 1.5, True):
             yield path, {name: value}, name
-    for value in (-1, "5", 1.5, True):
+    for value in (-1, 2**31, "5", 1.5, True):
         yield TEXT, {"max_tokens": value}, "max_tokens"
     for path in (CHAT, TEXT):
         yield path, {"stop": 5}, "stop"
@@ -70,7 +82,7 @@ def _chat() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield CHAT, {"messages": [{"role": "assistant", "content": "x", "tool_calls": {}}]}, "messages[0].tool_calls"
     for value in (1, "true"):
         yield CHAT, {"logprobs": value}, "logprobs"
-    for value in (-1, "2", True):
+    for value in (-1, 21, "2", True):
         yield CHAT, {"logprobs": True, "top_logprobs": value}, "top_logprobs"
     yield CHAT, {"top_logprobs": 2}, "top_logprobs"
     yield CHAT, {"logprobs": False, "top_logprobs": 2}, "top_logprobs"
@@ -85,6 +97,8 @@ def _chat() -> Iterator[tuple[str, dict[str, Any], str]]:
         yield CHAT, {"enable_thinking": value}, "enable_thinking"
         yield CHAT, {"thinking": value}, "thinking"
         yield CHAT, {"parallel_tool_calls": value}, "parallel_tool_calls"
+    for value in (5, "", "on", None):
+        yield CHAT, {"thinking": {"type": value}}, "thinking.type"
     for value in ("json", []):
         yield CHAT, {"response_format": value}, "response_format"
     yield CHAT, {"response_format": {"type": "xml"}}, "response_format.type"
@@ -100,7 +114,7 @@ def _text() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield TEXT, {"prompt": [["a"]]}, "prompt[0][0]"
     for value in (1, "true"):
         yield TEXT, {"echo": value}, "echo"
-    for value in (-1, "1", 1.5):
+    for value in (-1, 2**31, "1", 1.5):
         yield TEXT, {"logprobs": value}, "logprobs"
     yield TEXT, {"suffix": 5}, "suffix"
 
@@ -114,6 +128,8 @@ def _responses() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield RESPONSES, {"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"
     yield RESPONSES, {"input": [{"role": 5, "content": "x"}]}, "input[0].role"
     yield RESPONSES, {"input": [{"role": "user", "content": 5}]}, "input[0].content"
+    for value in (-1, 21, "2", True):
+        yield RESPONSES, {"top_logprobs": value}, "top_logprobs"
     yield RESPONSES, {"previous_response_id": "resp_1"}, "previous_response_id"
     yield RESPONSES, {"instructions": 5}, "instructions"
     yield RESPONSES, {"tools": {}}, "tools"
@@ -168,8 +184,19 @@ def test_an_argument_that_is_missing(world: Daemon, path: str, name: str) -> Non
     assert answer.status == 400
     assert answer.error["code"] == "missing_argument"
     assert answer.error["param"] == name
-    nested = world.post("/v1/rerank", {**MINIMAL[RANKS], "documents": [{}]})
-    assert nested.error["param"] == "documents[0].text"
+
+
+def test_an_argument_that_is_missing_inside_another(world: Daemon) -> None:
+    answer = world.post(f"/v1/{CHAT}", {**MINIMAL[CHAT], "thinking": {}})
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "missing_argument", "thinking.type")
+    answer = world.post(f"/v1/{CHAT}", {**MINIMAL[CHAT], "messages": [{"content": "x"}]})
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "missing_argument", "messages[0].role")
+    answer = world.post("/v1/rerank", {**MINIMAL[RANKS], "documents": [{}]})
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (
+        400,
+        "missing_argument",
+        "documents[0].text",
+    )
 
 
 @pytest.mark.parametrize("path", MINIMAL)

@@ -7,7 +7,7 @@ change.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -18,7 +18,7 @@ from lemonade.inference.choices import copies
 from lemonade.inference.forced_call import force
 from lemonade.inference.measurement import NO_FIGURES, measured
 from lemonade.inference.media import Part
-from lemonade.inference.sampling import Sampling
+from lemonade.inference.sampling import Alternatives, Choices, Count, Sampling
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -26,13 +26,8 @@ from lemonade.system.metrics import Measurement
 MAX_SCHEMA_LENGTH = 2000
 MAX_SCHEMA_ITEMS = 2001
 
-#: Most answers to one request. Source: OpenAI's API.
-MAX_CHOICES = 128
-
 TOOL_CHOICES = ("auto", "none", "required")
 FORMATS = ("text", "json_object", "json_schema")
-
-Count = Annotated[int, Meta(ge=1)]
 
 
 class Message(msgspec.Struct):
@@ -60,6 +55,12 @@ class ToolChoice(msgspec.Struct):
     type: str = "function"
 
 
+class Thinking(msgspec.Struct):
+    """Whether to reason, in the words of other APIs; `adaptive` and `auto` leave it to the model."""
+
+    type: Literal["enabled", "disabled", "adaptive", "auto"]
+
+
 class ChatRequest(Sampling):
     """Arguments that are not listed go to the engine untouched; `null` counts as absent."""
 
@@ -83,11 +84,9 @@ class ChatRequest(Sampling):
         bool | UnsetType | None, Meta(description="`true` returns the log probability of each output token.")
     ] = UNSET
     top_logprobs: Annotated[
-        Annotated[int, Meta(ge=0)] | UnsetType | None, Meta(description="How many alternatives to return per token.")
+        Alternatives | UnsetType | None, Meta(description="How many alternatives to return per token, 0 to 20.")
     ] = UNSET
-    n: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | UnsetType | None, Meta(description="How many answers to make.")
-    ] = UNSET
+    n: Annotated[Choices | UnsetType | None, Meta(description="How many answers to make, 1 to 128.")] = UNSET
     tools: Annotated[list[dict[str, Any]] | UnsetType | None, Meta(description="Tools that the model may call.")] = (
         UNSET
     )
@@ -111,7 +110,7 @@ class ChatRequest(Sampling):
         bool | UnsetType | None, Meta(description="Extension: `false` turns reasoning off on models that reason.")
     ] = UNSET
     thinking: Annotated[
-        bool | dict[str, Any] | UnsetType | None,
+        bool | Thinking | UnsetType | None,
         Meta(description='Extension: `false` or `{"type": "disabled"}`, as `enable_thinking`, which wins over it.'),
     ] = UNSET
 
@@ -122,8 +121,8 @@ class ChatRequest(Sampling):
             return self.enable_thinking
         if isinstance(self.thinking, bool):
             return self.thinking
-        if isinstance(self.thinking, dict):
-            return self.thinking.get("type") != "disabled"
+        if isinstance(self.thinking, Thinking):
+            return {"enabled": True, "disabled": False}.get(self.thinking.type)
         return None
 
 

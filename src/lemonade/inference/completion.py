@@ -10,12 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 from lemonade.errors import InvalidArgument, UnsupportedOperation
 from lemonade.inference.choices import copies
 from lemonade.inference.measurement import NO_FIGURES, measured
-from lemonade.inference.sampling import Sampling
+from lemonade.inference.sampling import MAX_INT, Choices, Sampling
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
-
-#: Most choices of one prompt. Source: OpenAI's API.
-MAX_CHOICES = 128
 
 Prompt = str | list[int]
 
@@ -41,18 +38,18 @@ class CompletionRequest(Sampling):
         Meta(description="`true` puts the prompt before the text; with `logprobs`, its tokens before the others."),
     ] = UNSET
     logprobs: Annotated[
-        bool | Annotated[int, Meta(ge=0)] | UnsetType | None,
+        bool | Annotated[int, Meta(ge=0, le=MAX_INT)] | UnsetType | None,
         Meta(description="The log probability of each token: `true`, or how many alternatives to tell with it."),
     ] = UNSET
     n: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | UnsetType | None,
+        Choices | UnsetType | None,
         Meta(description="How many completions to make of each prompt."),
     ] = UNSET
     suffix: Annotated[
         str | UnsetType | None, Meta(description="Text after the completion; goes to the engine, which may ignore it.")
     ] = UNSET
     max_tokens: Annotated[
-        Annotated[int, Meta(ge=0)] | UnsetType | None,
+        Annotated[int, Meta(ge=0, le=MAX_INT)] | UnsetType | None,
         Meta(description="Most tokens to generate; 0 is for `echo`."),
     ] = UNSET
 

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.errors import EngineReplied, InvalidArgument, UnsupportedOperation
 from lemonade.inference.measurement import NO_FIGURES, measured
+from lemonade.inference.sampling import ContextSize, Count
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -45,7 +46,7 @@ class EmbeddingsRequest(msgspec.Struct):
         Meta(description="`float` (the default), or `base64` for the bytes of little-endian 32-bit floats."),
     ] = UNSET
     dimensions: Annotated[
-        Annotated[int, Meta(ge=1)] | UnsetType | None,
+        Count | UnsetType | None,
         Meta(
             description=(
                 "The width of the vectors. Less than the model's own only for models that were trained for it; "
@@ -54,7 +55,7 @@ class EmbeddingsRequest(msgspec.Struct):
         ),
     ] = UNSET
     ctx_size: Annotated[
-        Annotated[int, Meta(ge=-1)] | UnsetType | None,
+        ContextSize | UnsetType | None,
         Meta(description="Extension: context size to load the model with, if this request loads it."),
     ] = UNSET
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.errors import EngineReplied, UnsupportedOperation
 from lemonade.inference.measurement import NO_FIGURES, measured
+from lemonade.inference.sampling import ContextSize, Count
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -27,14 +28,14 @@ class RerankRequest(msgspec.Struct):
         list[str | Document], Meta(min_length=1, description='The documents: strings, or objects `{"text": …}`.')
     ]
     model: Annotated[str, Meta(description="The model to run; downloaded and loaded on first use.", min_length=1)]
-    top_n: Annotated[
-        Annotated[int, Meta(ge=1)] | UnsetType | None, Meta(description="How many documents to return; all by default.")
-    ] = UNSET
+    top_n: Annotated[Count | UnsetType | None, Meta(description="How many documents to return; all by default.")] = (
+        UNSET
+    )
     return_documents: Annotated[
         bool | UnsetType | None, Meta(description="`true` returns each document's text with its score.")
     ] = UNSET
     ctx_size: Annotated[
-        Annotated[int, Meta(ge=-1)] | UnsetType | None,
+        ContextSize | UnsetType | None,
         Meta(description="Extension: context size to load the model with, if this request loads it."),
     ] = UNSET
 

@@ -17,14 +17,14 @@ from lemonade.inference.chat import without_explosions
 from lemonade.inference.choices import payloads
 from lemonade.inference.measurement import NO_FIGURES, measured
 from lemonade.inference.relay import DONE, PING, Sink
-from lemonade.inference.sampling import Loading
+from lemonade.inference.sampling import Alternatives, Choosing, Count
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
 Tree = dict[str, Any]
 
 
-class ResponsesRequest(Loading):
+class ResponsesRequest(Choosing):
     """Arguments that are not listed go to the engine untouched; `null` counts as absent."""
 
     input: Annotated[
@@ -38,20 +38,9 @@ class ResponsesRequest(Loading):
     stream: Annotated[
         bool | UnsetType | None, Meta(description="`true` sends the answer as server-sent events while it is made.")
     ] = UNSET
-    max_output_tokens: Annotated[
-        Annotated[int, Meta(ge=1)] | UnsetType | None, Meta(description="Most tokens to generate.")
-    ] = UNSET
-    temperature: Annotated[float | UnsetType | None, Meta(description="Sampling temperature.")] = UNSET
-    repeat_penalty: Annotated[
-        float | UnsetType | None, Meta(description="1.0 applies no penalty; higher values discourage repetition.")
-    ] = UNSET
-    top_k: Annotated[int | UnsetType | None, Meta(description="Sample from the most likely K tokens.")] = UNSET
-    top_p: Annotated[
-        float | UnsetType | None,
-        Meta(description="Sample from the tokens that make up this much probability, 0.0 to 1.0."),
-    ] = UNSET
+    max_output_tokens: Annotated[Count | UnsetType | None, Meta(description="Most tokens to generate.")] = UNSET
     top_logprobs: Annotated[
-        Annotated[int, Meta(ge=0)] | UnsetType | None, Meta(description="How many alternatives to return per token.")
+        Alternatives | UnsetType | None, Meta(description="How many alternatives to return per token, 0 to 20.")
     ] = UNSET
     tools: Annotated[
         list[dict[str, Any]] | UnsetType | None, Meta(description="Functions that the model may call.")

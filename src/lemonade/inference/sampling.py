@@ -1,4 +1,8 @@
-"""The arguments that requests for text have in common."""
+"""The arguments that requests for text have in common, and the values that they can have.
+
+A bound is here when a value beyond it means nothing to any engine. Temperatures above OpenAI's 2 do mean something, as
+does a negative `top_k` (all tokens), so they pass.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,21 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+
+#: llama.cpp counts in 32 bits, and takes larger numbers modulo that.
+MAX_INT = 2**31 - 1
+
+#: Most choices of one prompt, and most alternatives per token. Source: OpenAI's API.
+MAX_CHOICES = 128
+MAX_ALTERNATIVES = 20
+
+Count = Annotated[int, Meta(ge=1, le=MAX_INT)]
+ContextSize = Annotated[int, Meta(ge=-1, le=MAX_INT)]
+Choices = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
+Alternatives = Annotated[int, Meta(ge=0, le=MAX_ALTERNATIVES)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+#: Source of the bounds: OpenAI's API.
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
 class Loading(msgspec.Struct, kw_only=True):
@@ -15,7 +34,7 @@ class Loading(msgspec.Struct, kw_only=True):
         bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
     ] = UNSET
     ctx_size: Annotated[
-        Annotated[int, Meta(ge=-1)] | UnsetType | None,
+        ContextSize | UnsetType | None,
         Meta(description="Extension: context size to load the model with, if this request loads it."),
     ] = UNSET
 
@@ -25,23 +44,42 @@ class Loading(msgspec.Struct, kw_only=True):
         return {"ctx_size": self.ctx_size} if isinstance(self.ctx_size, int) else {}
 
 
-class Sampling(Loading, kw_only=True):
-    """How the next token is chosen."""
+class Choosing(Loading, kw_only=True):
+    """How the next token is chosen, as far as every format of requests can say it."""
 
-    temperature: Annotated[float | UnsetType | None, Meta(description="Sampling temperature.")] = UNSET
-    repeat_penalty: Annotated[
-        float | UnsetType | None, Meta(description="1.0 applies no penalty; higher values discourage repetition.")
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0)] | UnsetType | None, Meta(description="Sampling temperature, from 0.0.")
     ] = UNSET
+    repeat_penalty: Annotated[
+        Annotated[float, Meta(gt=0)] | UnsetType | None,
+        Meta(description="1.0 applies no penalty; higher values discourage repetition."),
+    ] = UNSET
+    top_k: Annotated[
+        Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] | UnsetType | None,
+        Meta(description="Sample from the most likely K tokens; 0 or less is all of them."),
+    ] = UNSET
+    top_p: Annotated[
+        Probability | UnsetType | None,
+        Meta(description="Sample from the tokens that make up this much probability, 0.0 to 1.0."),
+    ] = UNSET
+    min_p: Annotated[
+        Probability | UnsetType | None,
+        Meta(description="Extension: the least probability of a token, relative to the likeliest one, 0.0 to 1.0."),
+    ] = UNSET
+
+
+class Sampling(Choosing, kw_only=True):
+    """The same with what chats and completions have."""
+
     frequency_penalty: Annotated[
-        float | UnsetType | None,
+        Penalty | UnsetType | None,
         Meta(description="-2.0 to 2.0: positive values discourage tokens by how often they have appeared."),
     ] = UNSET
     presence_penalty: Annotated[
-        float | UnsetType | None, Meta(description="-2.0 to 2.0: positive values discourage tokens that have appeared.")
+        Penalty | UnsetType | None,
+        Meta(description="-2.0 to 2.0: positive values discourage tokens that have appeared."),
     ] = UNSET
-    seed: Annotated[int | UnsetType | None, Meta(description="Random seed for a reproducible answer.")] = UNSET
-    top_k: Annotated[int | UnsetType | None, Meta(description="Sample from the most likely K tokens.")] = UNSET
-    top_p: Annotated[
-        float | UnsetType | None,
-        Meta(description="Sample from the tokens that make up this much probability, 0.0 to 1.0."),
+    seed: Annotated[
+        Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | UnsetType | None,
+        Meta(description="Random seed for a reproducible answer; -1 is a new one each time."),
     ] = UNSET
