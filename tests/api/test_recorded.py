@@ -19,7 +19,7 @@ import pytest
 
 from tests.daemon import ROOT, Daemon, gguf, wait_for
 
-WORLDS = {
+WORLDS: dict[str, dict[str, Any]] = {
     "offline": {"config": {"offline": True}},
     "running": {},
     "unreachable": {"env": {"HF_ENDPOINT": "http://127.0.0.1:9", "MODELSCOPE_ENDPOINT": "http://127.0.0.1:9"}},
