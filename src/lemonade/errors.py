@@ -12,6 +12,9 @@
     │   ├── UnknownModel                   400 unknown_model
     │   ├── DownloadNotFound               404 download_not_found
     │   ├── ContextLengthExceeded          400 context_length_exceeded
+    │   ├── InsecureHTTP                   400 insecure_http_requires_opt_in
+    │   ├── ProviderNotFound               404 provider_not_found
+    │   ├── AuthConflict                   409 auth_conflict
     │   ├── BodyTooLarge                   413
     │   └── UnsupportedMediaType           415
     ├── AccessError
@@ -31,6 +34,7 @@
     │   ├── EngineReplied                  the engine's status
     │   ├── ContextShared                  503 context_shared, with Retry-After
     │   ├── EngineSilent                   502                            closed without an answer
+    │   ├── ProviderUnreachable            502 provider_unreachable       a cloud provider; 503 while it is left alone
     │   └── EngineLost                     502 backend_unavailable | backend_watchdog_reset
     ├── HubError                           500 download_error             a registry, or the way to it
     │   ├── RepositoryNotFound             404
@@ -146,6 +150,26 @@ class ContextLengthExceeded(RequestError):
     code = "context_length_exceeded"
 
 
+class InsecureHTTP(RequestError):
+    """Plain http shows keys and prompts to everybody on the way; somebody has to say that this is all right."""
+
+    code = "insecure_http_requires_opt_in"
+
+
+class ProviderNotFound(RequestError):
+    """No cloud provider of that name is installed."""
+
+    status = 404
+    code = "provider_not_found"
+
+
+class AuthConflict(RequestError):
+    """A provider's key comes from the environment, which a key that is given while running would not replace."""
+
+    status = 409
+    type = code = "auth_conflict"
+
+
 class BodyTooLarge(RequestError):
     status = 413
 
@@ -237,7 +261,7 @@ class EngineError(LemonadeError):
 
 
 class EngineReplied(EngineError):
-    """The engine answered with an error; `status`, `type` and `code` are its own where it sent them."""
+    """The engine answered with an error; `status`, `type`, `code` and `param` are its own where it sent them."""
 
     def __init__(
         self,
@@ -246,9 +270,10 @@ class EngineReplied(EngineError):
         status: int,
         type: str | None = None,  # noqa: A002 - the wire's name
         code: str | None = None,
+        param: str | None = None,
         details: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(message, details=details)
+        super().__init__(message, param=param, details=details)
         self.status = status if 400 <= status <= 599 else 500
         self.type = type or ("invalid_request_error" if self.status < 500 else "backend_error")
         self.code = code
@@ -265,6 +290,14 @@ class ContextShared(EngineError):
 
 class EngineSilent(EngineError):
     status = 502
+
+
+class ProviderUnreachable(EngineError):
+    """A cloud provider cannot be reached, or went away in the middle of its answer."""
+
+    status = 502
+    code = "provider_unreachable"
+    retry = True
 
 
 class EngineLost(EngineError):

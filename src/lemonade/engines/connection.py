@@ -33,6 +33,7 @@ class Connection:
         #: Set by the watchdog before it ends an engine that hangs: why, for the requests that this costs.
         self.verdict: str | None = None
         self.port = process.launch.port
+        self._own = process.launch.headers
         self._heads: dict[tuple[str, str], bytes] = {}
         self._idle: list[Channel] = []
         self._channels: set[Channel] = set()
@@ -100,7 +101,7 @@ class Connection:
         head = self._heads.get((method, path)) if headers is _JSON else None
         if head is None:
             lines = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}"]
-            lines += [f"{name}: {value}" for name, value in headers.items()]
+            lines += [f"{name}: {value}" for name, value in {**self._own, **headers}.items()]
             head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
             if headers is _JSON and len(self._heads) < 100:
                 self._heads[method, path] = head

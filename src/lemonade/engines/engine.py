@@ -18,6 +18,10 @@ from lemonade.model import Model
 BackendState = Literal["installed", "update_required", "installable", "unsupported"]
 
 
+#: The exit status of an engine that had to end to give up work for a client that left. It is no crash.
+ABANDONED = 77
+
+
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run a recipe on this machine.
 
@@ -69,6 +73,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         name: the engine's name in logs and errors (`llama-server`).
         argv: program and arguments, no shell.
         env: variables on top of the daemon's own environment.
+        headers: what every request to the child carries, beside its own headers.
         port: TCP port on loopback that the child is told to listen on.
         health_path: answers 2xx as soon as the child takes requests.
         backend: name of the `Backend` chosen.
@@ -81,6 +86,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     port: int
     env: dict[str, str] = {}
+    headers: dict[str, str] = {}
     health_path: str = "/health"
     backend: str = ""
     device: str = "cpu"

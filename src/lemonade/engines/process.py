@@ -66,6 +66,9 @@ class EngineProcess(asyncio.SubprocessProtocol):
         self._drained = asyncio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
         self._stopping: asyncio.Task[None] | None = None
+        headers = {"Host": "127.0.0.1", "Connection": "close", **launch.headers}
+        head = [f"GET {launch.health_path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        self._look = "\r\n".join([*head, "", ""]).encode()
 
     @classmethod
     async def start(cls, launch: Launch) -> EngineProcess:
@@ -185,8 +188,7 @@ class EngineProcess(asyncio.SubprocessProtocol):
             async with asyncio.timeout(timeout):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.launch.port)
                 try:
-                    request = f"GET {self.launch.health_path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-                    writer.write(request.encode())
+                    writer.write(self._look)
                     status = await reader.readline()
                 finally:
                     writer.transport.abort()

@@ -48,7 +48,7 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
     if (at := message.find(_REFUSED_BY_TEMPLATE)) >= 0:
         reason = message[at + len(_REFUSED_BY_TEMPLATE) :].strip()
         message = f"The model's chat template refuses this conversation: {reason}"
-    kind = fields.get("type")
+    kind, param = fields.get("type"), fields.get("param")
     if status == 500 and any(phrase in message for phrase in _CLIENTS_FAULT):
         status, kind = 400, "invalid_request_error"
     details = {"status_code": status, "details": {"backend": engine, "response": answer}}
@@ -65,5 +65,6 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
         status=status,
         type=kind if isinstance(kind, str) else None,
         code=code if isinstance(code, str) else None,
+        param=param if isinstance(param, str) else None,
         details=details,
     )

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from lemonade.engines.engine import ABANDONED
 from lemonade.engines.ports import PortLost
 from lemonade.errors import LemonadeError, ModelLoadError
 from lemonade.model import Model
@@ -278,8 +279,11 @@ class Schedule:
         if not resident.barred("stopping"):
             said = "\n".join(process.tail()[-10:])
             how = resident.watchdog_reset_reason or process.epitaph()
-            log.warning("'%s': %s", resident.model.name, how)
-            self._failures.crashed(resident.key, f"{how}; its last log lines:\n{said}" if said else how)
+            if process.returncode == ABANDONED:
+                log.info("'%s' gave its work up by ending; the next request starts it anew", resident.model.name)
+            else:
+                log.warning("'%s': %s", resident.model.name, how)
+                self._failures.crashed(resident.key, f"{how}; its last log lines:\n{said}" if said else how)
             if resident.pinned and not resident.barred("unload"):
                 self.pins[resident.key] = True
         await self._remove(resident)
