@@ -73,9 +73,9 @@ NAME = {"model_name": "user.A"}
             "is a collection",
         ),
         (
-            {**NAME, "recipe": "collection.router", "components": ["Qwen3-0.6B-GGUF"]},
+            {**NAME, "recipe": "collection.router", "components": ["Qwen3-0.6B-GGUF"], "version": "1"},
             "routing",
-            "needs an object `routing`",
+            "'routing' is missing",
         ),
     ],
 )

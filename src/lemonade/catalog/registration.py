@@ -9,6 +9,8 @@ from typing import Any
 
 from lemonade.catalog import labels, rows
 from lemonade.catalog.option_checks import check_saved
+from lemonade.catalog.policy.document import RECIPE
+from lemonade.catalog.policy.document import define as define_policy
 from lemonade.errors import InvalidArgument
 from lemonade.hub import address
 from lemonade.hub.layout import check_repository, is_safe
@@ -236,6 +238,6 @@ def _components(model: Model, definition: Mapping[str, Any], find: Callable[[str
                 f"'{component}' is a collection; a collection holds models, not collections.", param="components"
             )
         result.append(found.canonical)
-    if model.recipe == "collection.router" and not isinstance(definition.get("routing"), dict):
-        raise InvalidArgument("A router collection needs an object `routing`.", param="routing")
+    if model.recipe == RECIPE:
+        define_policy(definition, find)
     return result
