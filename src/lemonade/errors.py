@@ -3,6 +3,7 @@
     LemonadeError                          500 internal_error
     ├── RequestError                       400 invalid_request_error      the client's mistake
     │   ├── InvalidJSON                    400 invalid_json
+    │   ├── InvalidForm                    400 invalid_form
     │   ├── MissingArgument                400 missing_argument
     │   ├── InvalidArgument                400 invalid_argument
     │   ├── UnsupportedOperation           400 unsupported_operation
@@ -12,9 +13,6 @@
     │   ├── UnknownModel                   400 unknown_model
     │   ├── DownloadNotFound               404 download_not_found
     │   ├── ContextLengthExceeded          400 context_length_exceeded
-    │   ├── InsecureHTTP                   400 insecure_http_requires_opt_in
-    │   ├── ProviderNotFound               404 provider_not_found
-    │   ├── AuthConflict                   409 auth_conflict
     │   ├── BodyTooLarge                   413
     │   └── UnsupportedMediaType           415
     ├── AccessError
@@ -34,7 +32,6 @@
     │   ├── EngineReplied                  the engine's status
     │   ├── ContextShared                  503 context_shared, with Retry-After
     │   ├── EngineSilent                   502                            closed without an answer
-    │   ├── ProviderUnreachable            502 provider_unreachable       a cloud provider; 503 while it is left alone
     │   └── EngineLost                     502 backend_unavailable | backend_watchdog_reset
     ├── HubError                           500 download_error             a registry, or the way to it
     │   ├── RepositoryNotFound             404
@@ -106,6 +103,12 @@ class InvalidJSON(RequestError):
     code = "invalid_json"
 
 
+class InvalidForm(RequestError):
+    """The body is not `multipart/form-data`, or a broken one."""
+
+    code = "invalid_form"
+
+
 class MissingArgument(RequestError):
     code = "missing_argument"
 
@@ -148,26 +151,6 @@ class DownloadNotFound(RequestError):
 
 class ContextLengthExceeded(RequestError):
     code = "context_length_exceeded"
-
-
-class InsecureHTTP(RequestError):
-    """Plain http shows keys and prompts to everybody on the way; somebody has to say that this is all right."""
-
-    code = "insecure_http_requires_opt_in"
-
-
-class ProviderNotFound(RequestError):
-    """No cloud provider of that name is installed."""
-
-    status = 404
-    code = "provider_not_found"
-
-
-class AuthConflict(RequestError):
-    """A provider's key comes from the environment, which a key that is given while running would not replace."""
-
-    status = 409
-    type = code = "auth_conflict"
 
 
 class BodyTooLarge(RequestError):
@@ -290,14 +273,6 @@ class ContextShared(EngineError):
 
 class EngineSilent(EngineError):
     status = 502
-
-
-class ProviderUnreachable(EngineError):
-    """A cloud provider cannot be reached, or went away in the middle of its answer."""
-
-    status = 502
-    code = "provider_unreachable"
-    retry = True
 
 
 class EngineLost(EngineError):

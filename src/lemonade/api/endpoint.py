@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -47,7 +47,9 @@ MISSING_ARGUMENT = ErrorRow(400, "missing_argument", "A required argument is mis
 INVALID_ARGUMENT = ErrorRow(
     400, "invalid_argument", "An argument, or a value nested in it, has the wrong type or value."
 )
+INVALID_FORM = ErrorRow(400, "invalid_form", "The body is not a form, or a broken one.")
 BODY_ERRORS = (INVALID_JSON, MISSING_ARGUMENT, INVALID_ARGUMENT)
+FORM_ERRORS = (INVALID_FORM, MISSING_ARGUMENT, INVALID_ARGUMENT)
 NAME_ERRORS = (
     ErrorRow(404, "model_not_found", "No model has that name."),
     ErrorRow(404, "model_not_supported", "This machine cannot run the model; the message says why."),
@@ -96,6 +98,7 @@ class Endpoint:
         path: below a prefix; `{id}` takes everything up to the rest of the path, slashes included.
         body: the struct that the JSON body is decoded into, or None when the endpoint takes none.
         body_optional: an empty body, or one that is no JSON, counts as `{}`.
+        form: the struct that a `multipart/form-data` body is decoded into; files are of the type `form.Upload`.
         query: the struct that the query string is decoded into.
         response: the struct of the answer, for the reference; the handler writes the bytes.
         response_is_array: the answer is an array of such structs.
@@ -113,6 +116,7 @@ class Endpoint:
     prefixes: tuple[str, ...] = PREFIXES
     body: type[msgspec.Struct] | None = None
     body_optional: bool = False
+    form: type[msgspec.Struct] | None = None
     query: type[msgspec.Struct] = Empty
     response: type[msgspec.Struct] | None = None
     response_is_array: bool = False
@@ -138,7 +142,9 @@ class Endpoint:
 
     @property
     def all_errors(self) -> tuple[ErrorRow, ...]:
-        body = (*BODY_ERRORS, *BODY_GUARD_ERRORS) if self.body else ()
+        body: tuple[ErrorRow, ...] = ()
+        if self.body or self.form:
+            body = (*(BODY_ERRORS if self.body else FORM_ERRORS), *BODY_GUARD_ERRORS)
         query = () if self.query is Empty else (INVALID_ARGUMENT,)
         open_path = self.path in ("/live", "/openapi.json", "/docs")
         return (*body, *query, *self.errors, *(GUARD_ERRORS[1:] if open_path else GUARD_ERRORS))
@@ -217,7 +223,14 @@ def explain(message: str) -> RequestError:
     return InvalidArgument(f"'{path}' {what}.", param=path)
 
 
-def decode_query(endpoint: Endpoint, query: bytes) -> Any:
+class Queried(Protocol):
+    """An endpoint of any kind that has a query."""
+
+    @property
+    def query(self) -> type[msgspec.Struct]: ...
+
+
+def decode_query(endpoint: Queried, query: bytes) -> Any:
     """The query string as the endpoint's struct. Of a key that is given twice the first value counts."""
     if not query:
         return endpoint.query()

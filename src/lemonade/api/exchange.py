@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -82,31 +82,38 @@ class Exchange:
         self._receive = receive
         self._send = send
 
-    async def read_body(self) -> bytes:
-        """The whole body.
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it arrives.
 
         Raises:
             BodyTooLarge: at the first byte too many.
             ClientLeft: the body will never be complete.
         """
-        message = await self._receive()
-        body = message.get("body", b"")
-        if not message.get("more_body", False) and message["type"] == "http.request":
-            self.raw = body
-            return self.raw
-        parts, size = [body], len(body)
+        size = 0
         while True:
+            message = await self._receive()
             if message["type"] == "http.disconnect":
                 self.client_left = True
                 raise ClientLeft
+            piece: bytes = message.get("body", b"")
+            size += len(piece)
             if size > MAX_BODY:
                 raise BodyTooLarge(f"The request body is larger than {MAX_BODY // 2**20} MiB.")
+            yield piece
             if not message.get("more_body", False):
-                break
-            message = await self._receive()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-        self.raw = b"".join(parts)
+                return
+
+    async def read_body(self) -> bytes:
+        """The whole body. Raises as `pieces` does."""
+        whole: bytes | bytearray = b""
+        async for piece in self.pieces():
+            if not whole:
+                whole = piece
+            else:
+                if isinstance(whole, bytes):
+                    whole = bytearray(whole)
+                whole += piece
+        self.raw = bytes(whole)
         return self.raw
 
     async def watch(self, task: asyncio.Task[Any]) -> None:

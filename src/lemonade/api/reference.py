@@ -16,6 +16,7 @@ import msgspec
 
 from lemonade import __version__
 from lemonade.api.endpoint import Empty, Endpoint, ErrorRow
+from lemonade.api.form import Upload
 
 FAMILIES = {
     "openai": "OpenAI-compatible API",
@@ -51,9 +52,16 @@ def fields(struct: type[msgspec.Struct]) -> Iterator[Field]:
 def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     """The OpenAPI 3.1 document. Each operation stands once, under its first path; the others are said in words."""
     endpoints = list(endpoints)
-    structs = {part for one in endpoints for part in (one.body, one.response, one.query) if part and part is not Empty}
+    structs = {
+        part
+        for one in endpoints
+        for part in (one.body, one.form, one.response, one.query)
+        if part and part is not Empty
+    }
     ordered = sorted(structs, key=lambda struct: struct.__name__)
-    schemas, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    schemas, components = msgspec.json.schema_components(
+        ordered, ref_template="#/components/schemas/{name}", schema_hook=_schema
+    )
     references = dict(zip(ordered, schemas, strict=True))
     components["Error"] = _ERROR_SCHEMA
     paths: dict[str, dict[str, Any]] = {}
@@ -90,6 +98,13 @@ _ERROR_SCHEMA = {
 }
 
 
+def _schema(kind: type) -> dict[str, Any]:
+    """Of what JSON cannot hold."""
+    if kind is not Upload:
+        raise NotImplementedError
+    return {"type": "string", "format": "binary"}
+
+
 def _operation(endpoint: Endpoint, references: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {"operationId": endpoint.id, "summary": endpoint.summary, "tags": [endpoint.family]}
     if endpoint.description:
@@ -111,6 +126,9 @@ def _operation(endpoint: Endpoint, references: dict[Any, Any], components: dict[
             "required": not endpoint.body_optional,
             "content": {"application/json": {"schema": schema}},
         }
+    if endpoint.form is not None:
+        content = {"multipart/form-data": {"schema": references[endpoint.form]}}
+        operation["requestBody"] = {"required": True, "content": content}
     answer: dict[str, Any] = {}
     if endpoint.media_type != "application/json":
         answer[endpoint.media_type] = {"schema": {"type": "string"}}
@@ -154,11 +172,12 @@ def _section(endpoint: Endpoint) -> list[str]:
     lines = [f"## `{endpoint.method} {endpoint.paths[0]}`", "", f"{endpoint.summary}.", ""]
     if endpoint.description:
         lines += [endpoint.description, ""]
-    if endpoint.body is not None and endpoint.body is not Empty:
-        lines += ["### Body", ""]
-        if endpoint.body.__doc__:
-            lines += [inspect.cleandoc(endpoint.body.__doc__), ""]
-        lines += _table(endpoint.body)
+    for title, body in (("Body", endpoint.body), ("Form (`multipart/form-data`)", endpoint.form)):
+        if body is not None and body is not Empty:
+            lines += [f"### {title}", ""]
+            if body.__doc__:
+                lines += [inspect.cleandoc(body.__doc__), ""]
+            lines += _table(body)
     if endpoint.query is not Empty:
         lines += ["### Query", "", *_table(endpoint.query)]
     if endpoint.response is not None:
@@ -212,7 +231,13 @@ def _html_section(endpoint: Endpoint) -> str:
     escape = html.escape
     head = f"<code>{endpoint.method} {escape(endpoint.paths[0])}</code> {escape(endpoint.summary)}"
     parts = [f"<details><summary>{head}</summary><p>{escape(endpoint.description)}</p>"]
-    for title, struct in (("Body", endpoint.body), ("Query", endpoint.query), ("Response", endpoint.response)):
+    parts_of_it = (
+        ("Body", endpoint.body),
+        ("Form", endpoint.form),
+        ("Query", endpoint.query),
+        ("Response", endpoint.response),
+    )
+    for title, struct in parts_of_it:
         if struct is None or struct is Empty:
             continue
         rows = (
