@@ -19,14 +19,15 @@ from lemonade import __version__
 from lemonade.api.application import Application
 from lemonade.api.guard import Guard
 from lemonade.api.services import Services
-from lemonade.api.table import ENDPOINTS
+from lemonade.api.table import ENDPOINTS, SOCKETS
 from lemonade.catalog.catalog import Catalog
 from lemonade.catalog.options import Options
+from lemonade.engines.cloud.providers import Providers
 from lemonade.engines.engine import Launch
 from lemonade.engines.installer import Installer
 from lemonade.engines.programs import Programs
 from lemonade.engines.table import Engines
-from lemonade.errors import LemonadeError
+from lemonade.errors import LemonadeError, UnsupportedOperation
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.store import Store
 from lemonade.listener import Listener, address, is_open_to_network, refusal
@@ -97,8 +98,11 @@ async def serve(
         guard = Guard(settings, env)
         logs.hide(guard.secrets)
         async with open_services(settings, paths, env=env) as services:
-            listener = Listener(Application(ENDPOINTS, services, guard), settings["host"], settings["port"])
+            application = Application(ENDPOINTS, services, guard, SOCKETS)
+            listener = Listener(application, settings["host"], settings["port"], _second_port(settings))
             services.stop = listener.stop
+            services.websocket_port = lambda: listener.second_port
+            services.log = logs.ring
             _constrain_address(settings)
             settings.subscribe(lambda changed: _follow(listener, settings, changed))
             if is_open_to_network(settings["host"]) and not guard.secrets:
@@ -124,7 +128,15 @@ async def open_services(
     hardware = Hardware.detect()
     programs = Programs(paths.cache / "bin")
     engines = Engines(settings, programs, hardware)
-    catalog = Catalog(paths=paths, settings=settings, hardware=hardware, store=store, unsupported=engines.unsupported)
+    providers = Providers(settings, env)
+    catalog = Catalog(
+        paths=paths,
+        settings=settings,
+        hardware=hardware,
+        store=store,
+        unsupported=engines.unsupported,
+        cloud=providers,
+    )
     options = Options(catalog, settings, hardware, engines.preferred)
     downloads = Downloads(store, offline=lambda: bool(settings["offline"]), arrived=catalog.arrived)
     installer = Installer(
@@ -144,15 +156,18 @@ async def open_services(
         installer=installer,
         hardware=hardware,
         residency=residency,
+        providers=providers,
         stop=lambda: None,
         endpoints=ENDPOINTS,
+        sockets=SOCKETS,
     )
     watcher = asyncio.create_task(catalog.watch())
+    providers.start()
     try:
         yield services
     finally:
         watcher.cancel()
-        await asyncio.gather(residency.close(), downloads.close(), watcher, return_exceptions=True)
+        await asyncio.gather(residency.close(), downloads.close(), providers.close(), watcher, return_exceptions=True)
 
 
 class Loader:
@@ -168,6 +183,8 @@ class Loader:
         self._engines = engines
 
     async def fetch(self, model: Model) -> None:
+        if model.recipe == "cloud":
+            raise UnsupportedOperation(f"'{model.name}' runs at a cloud provider, which cannot do this.", param="model")
         if not self._store.is_downloaded(model):
             await self._downloads.ensure(model)
             self._catalog.changed()
@@ -205,8 +222,14 @@ def _constrain_address(settings: Settings) -> None:
 
 
 def _follow(listener: Listener, settings: Settings, changed: Mapping[str, Any]) -> None:
-    if "host" in changed or "port" in changed:
-        listener.move(settings["host"], settings["port"])
+    if not changed.keys().isdisjoint({"host", "port", "websocket_port"}):
+        listener.move(settings["host"], settings["port"], _second_port(settings))
+
+
+def _second_port(settings: Settings) -> int:
+    """The setting as a port; 0 is any that is free."""
+    wanted = settings["websocket_port"]
+    return 0 if wanted == "auto" else int(wanted)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Origin = Literal["builtin", "user", "extra"]
+Origin = Literal["builtin", "user", "extra", "cloud"]
 
 #: Deployment labels, their synonyms folded, with the type name that /health and the residency pools use.
 #: Source: the specification's table "Deployment labels".
@@ -78,7 +78,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def canonical(self) -> str:
-        """The name that no other model can have: `builtin.X`, `user.X` or `extra.X`."""
+        """The name that no other model can have: `builtin.X`, `user.X`, `extra.X` or `cloud.X`."""
         return f"{self.origin}.{self.name}"
 
     @property

@@ -109,11 +109,12 @@ class Settings:
         """Calls `listener` with `{key: new value}` after each change of at least one value."""
         self._listeners.append(listener)
 
-    def change(self, changes: Mapping[str, Any], *, persist: bool) -> dict[str, Any]:
+    def change(self, changes: Mapping[str, Any], *, persist: bool, dedicated: bool = False) -> dict[str, Any]:
         """Validates all of `changes` (nested, dotted or flat keys), then applies all of them or none.
 
         Args:
             persist: also writes them to `config.json`, where values equal to the layers below are left out.
+            dedicated: the caller is the route that a key is reserved for.
 
         Returns:
             The normalised changes, nested.
@@ -123,7 +124,7 @@ class Settings:
             StorageError: `config.json` holds something else than settings.
             OSError: it cannot be written.
         """
-        flat = self._normalise(changes)
+        flat = self._normalise(changes, dedicated)
         before = dict(self._values)
         if persist:
             self._write(flat)
@@ -136,7 +137,7 @@ class Settings:
                 listener(really)
         return nest(flat)
 
-    def _normalise(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def _normalise(self, changes: Mapping[str, Any], dedicated: bool) -> dict[str, Any]:
         if not changes:
             raise ConfigError("Nothing to set: give an object with at least one key.")
         flat: dict[str, Any] = {}
@@ -146,7 +147,7 @@ class Settings:
                 raise ConfigError(f"Unknown config key: '{key}'", param=key)
             if name in flat and flat[name] != value:
                 raise ConfigError(f"'{name}' is given twice with different values.", param=name)
-            if not SETTINGS[name].settable:
+            if not SETTINGS[name].settable and not dedicated:
                 raise ConfigError(f"'{name}' cannot be set here.", param=name)
             _refuse(name, value, name)
             if reason := self._checks.get(name, lambda _: None)(value):

@@ -76,8 +76,15 @@ def mapping(value: Any) -> str | None:
     return None if isinstance(value, dict) else "must be an object"
 
 
-def listing(value: Any) -> str | None:
-    return None if isinstance(value, list) else "must be an array"
+def providers(value: Any) -> str | None:
+    """Cloud providers; what is in them is checked where they are used, but a key must not even be shown."""
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        return "must be an array of objects"
+    for entry in value:
+        for key in entry:
+            if re.search(r"(?i)^(?!auth_header)\w*(key|token|secret|password)", str(key)):
+                return f"must not hold a key ('{key}'): give it by the environment, or with `lemonade cloud auth`"
+    return None
 
 
 def choice(*allowed: str) -> Check:
@@ -119,7 +126,9 @@ LOG_LEVELS = ("trace", "debug", "info", "warning", "error", "fatal", "none")
 SETTINGS: dict[str, Setting] = {
     "port": Setting(13305, whole(1, 65535), "TCP port of the API."),
     "host": Setting("localhost", text, "Address to listen on; `localhost` means IPv4 and IPv6 loopback."),
-    "websocket_port": Setting("auto", whole(0, 65535, also=("auto",)), "Second port for WebSockets."),
+    "websocket_port": Setting(
+        "auto", whole(0, 65535, also=("auto",)), "Second port for WebSockets; `auto` and 0 take one that is free."
+    ),
     "log_level": Setting("info", choice(*LOG_LEVELS), "How much is logged."),
     "global_timeout": Setting(600, whole(1), "Seconds an engine may take to become ready."),
     "max_loaded_models": Setting(1, whole(1, also=(-1,)), "Models per type kept in memory; -1 is no limit."),
@@ -145,7 +154,9 @@ SETTINGS: dict[str, Setting] = {
     "auto_evict": Setting(None, optional_flag, "Unload idle models, and models under memory pressure."),
     "auto_evict_threshold_pct": Setting(0.90, number(0, 1, above=True), "Share of memory in use that is pressure."),
     "config_version": Setting(2, whole(1), "Version of this file.", settable=False),
-    "cloud_providers": Setting([], listing, "Cloud providers.", settable=False),
+    "cloud_providers": Setting(
+        [], providers, "Cloud providers, as `lemonade cloud install` keeps them; never with their keys.", settable=False
+    ),
     "telemetry.enabled": Setting(False, flag, "Record spans."),
     "telemetry.hide_inputs": Setting(False, flag, "Leave prompts out of spans."),
     "telemetry.hide_outputs": Setting(False, flag, "Leave answers out of spans."),

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lemonade.api.openai.models import Listing
+from lemonade.system.logs import Ring
 from lemonade.system.metrics import Metrics
 from lemonade.system.usage import Usage
 
 if TYPE_CHECKING:
     from lemonade.api.endpoint import Endpoint
+    from lemonade.api.websocket import WebSocketEndpoint
     from lemonade.catalog.catalog import Catalog
     from lemonade.catalog.options import Options
+    from lemonade.engines.cloud.providers import Providers
     from lemonade.engines.installer import Installer
     from lemonade.engines.table import Engines
     from lemonade.hub.downloads import Downloads
@@ -38,9 +41,14 @@ class Services:
     installer: Installer
     hardware: Hardware
     residency: Residency
+    providers: Providers
     #: Asks the daemon to stop, after the answer that is being given.
     stop: Callable[[], None]
     endpoints: tuple[Endpoint, ...] = ()
+    sockets: tuple[WebSocketEndpoint, ...] = ()
+    #: The port that answers beside the main one, or None.
+    websocket_port: Callable[[], int | None] = lambda: None
+    log: Ring = field(default_factory=Ring)
     metrics: Metrics = field(default_factory=Metrics)
     usage: Usage = field(default_factory=Usage)
     model_listing: Listing = field(default_factory=Listing)

@@ -18,6 +18,7 @@ from lemonade.catalog.extra_models import ExtraModels
 from lemonade.catalog.index import Index
 from lemonade.catalog.presence import Presence, State
 from lemonade.catalog.saved_options import SavedOptions, own_options
+from lemonade.catalog.source import Nowhere, Source
 from lemonade.catalog.stores import ObjectFile, adopt
 from lemonade.catalog.support import Support
 from lemonade.errors import InvalidArgument, ModelNotFound, ModelNotSupported
@@ -45,6 +46,7 @@ class Catalog:
 
     Args:
         unsupported: why this machine cannot run a recipe, or None.
+        cloud: the models of cloud providers.
 
     Attributes:
         aliases: second names.
@@ -60,8 +62,10 @@ class Catalog:
         hardware: Hardware,
         store: Store,
         unsupported: Callable[[str], str | None],
+        cloud: Source = Nowhere(),  # noqa: B008 - it has no state
     ) -> None:
         self._settings = settings
+        self._cloud = cloud
         self._store = store
         self._unsupported = unsupported
         self._support = Support(hardware, unsupported, lambda: bool(settings["enable_dgpu_gtt"]))
@@ -77,7 +81,7 @@ class Catalog:
         self._presence = Presence(store)
         self._checked = -RECHECK_SECONDS
         self._known: Index | None = None
-        self._seen = (0, 0, 0)
+        self._seen = (0, 0, 0, 0)
         self._seen_around = (0, 0)
         self._outdated: set[str] = set()
         self._listings: dict[bool, list[Entry]] = {}
@@ -153,7 +157,7 @@ class Catalog:
     def is_downloaded(self, model: Model) -> bool:
         """Whether everything that the model needs is on the disk at this moment; for a collection, all components."""
         if not model.is_collection:
-            return self._store.is_downloaded(model)
+            return model.recipe == "cloud" or self._store.is_downloaded(model)
         for name in (model.canonical, *self._here(model).model.components):
             self._presence.forget(name)
         return self._here(model).downloaded if model.canonical in self._index().models else False
@@ -176,7 +180,7 @@ class Catalog:
 
     def all_models(self) -> list[Model]:
         """Every model, also those that cannot run here: what may lay claim to files in the cache."""
-        return list(self._index().models.values())
+        return [model for model in self._index().models.values() if model.recipe != "cloud"]
 
     def unavailable_recipes(self) -> list[str]:
         """Recipes of which every model was left out, at least one of them for want of memory."""
@@ -256,10 +260,11 @@ class Catalog:
     def _index(self) -> Index:
         self._user_file.values()
         extra = self.extra.found()
-        seen = (self._dirty, self._user_file.version, self.extra.version)
+        cloud = self._cloud.models()
+        seen = (self._dirty, self._user_file.version, self.extra.version, self._cloud.version)
         if self._known is None or seen != self._seen:
             self._support.forget()
-            before, self._known = self._known, Index(self._builtin, extra, self._user_models(), self._reason)
+            before, self._known = self._known, Index(self._builtin, extra, self._user_models(), self._reason, cloud)
             if before is None or seen[0] != self._seen[0]:
                 self._presence.forget()
                 self._checked = -RECHECK_SECONDS
@@ -330,6 +335,8 @@ class Catalog:
             message = index.not_found(name)
             if name.endswith("-FLM") and (refusal := self._unsupported("flm")):
                 message += f" The FLM backend is not ready: {refusal}"
+            if hint := self._cloud.hint(name):
+                message += f" {hint}"
             raise ModelNotFound(message, requested=name)
         if refusal := index.unsupported.get(canonical):
             recipe = index.models[canonical].recipe

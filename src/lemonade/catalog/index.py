@@ -14,7 +14,9 @@ class Index:
     """All models under all their names.
 
     A bare name means the person's own model, else one of the extra folder, else the folder that gave several models,
-    else the built-in one. Every model also has its canonical name, `user.X`, `extra.X` or `builtin.X`.
+    else the built-in one. Every model also has its canonical name, `user.X`, `extra.X`, `builtin.X` or `cloud.X`.
+
+    Models of cloud providers come last: whatever they are called, they take no name from a model that is here.
 
     Args:
         reason: why a model cannot run here, or None.
@@ -31,10 +33,11 @@ class Index:
         extra: Found,
         user: Mapping[str, Model],
         reason: Callable[[Model], str | None],
+        cloud: Mapping[str, Model] = {},
     ) -> None:
         self.models: dict[str, Model] = {}
         self._names: dict[str, str] = {}
-        for models in (builtin, extra.models, user):
+        for models in (cloud, builtin, extra.models, user):
             if models is extra.models:
                 for folder, name in extra.folders.items():
                     self._names[folder] = self._names[f"extra.{folder}"] = f"extra.{name}"

@@ -11,6 +11,7 @@ from lemonade.catalog.entry import CheckpointStatus, gigabytes
 from lemonade.catalog.headers import Headers
 from lemonade.catalog.index import Index
 from lemonade.hub.gguf import Header
+from lemonade.hub.snapshots import Witness
 from lemonade.hub.store import OPTIONAL_ROLES, Store
 from lemonade.model import Model
 
@@ -43,6 +44,7 @@ class Presence:
         self._store = store
         self._headers = Headers(store.facts)
         self._states: dict[str, State] = {}
+        self._witnesses: dict[str, Witness | None] = {}
 
     def state(self, index: Index, canonical: str) -> State:
         """What was true when the model was last examined."""
@@ -54,9 +56,15 @@ class Presence:
     def recheck(self, index: Index) -> bool:
         """Looks at the disk for all models that can run here; answers whether something differs from before."""
         before, self._states = self._states, {}
+        holds, witnesses = self._store.holds, self._witnesses
         with self._store.at_once():
             for canonical in index.models:
-                if canonical not in index.unsupported:
+                if canonical in index.unsupported:
+                    continue
+                state, witness = before.get(canonical), witnesses.get(canonical)
+                if state is not None and witness is not None and holds(witness):
+                    self._states[canonical] = state
+                else:
                     self.state(index, canonical)
         return self._states != before
 
@@ -64,15 +72,21 @@ class Presence:
         """Has one model, or all, examined anew when next asked for."""
         if canonical is None:
             self._states.clear()
+            self._witnesses.clear()
         else:
             self._states.pop(canonical, None)
+            self._witnesses.pop(canonical, None)
 
     def known(self) -> list[str]:
         """The canonical names of the models that have been examined."""
         return list(self._states)
 
     def _examine(self, index: Index, model: Model) -> State:
-        located, size = self._store.look(model)
+        if model.recipe == "cloud":
+            return State(model, True, 0.0, ())  # it is somewhere else, and whole
+        located, size, witness = self._store.look(model)
+        # A collection is here when its components are, whatever its own files do.
+        self._witnesses[model.canonical] = None if model.is_collection else witness
         status = tuple(
             CheckpointStatus(
                 type=role,

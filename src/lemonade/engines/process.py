@@ -33,14 +33,19 @@ PROBE_TIMEOUT = 2.0
 #: Seconds for the last words of a process that has exited to arrive through its pipe.
 LAST_WORDS = 0.2
 
-#: Variables of the daemon's environment that are no business of an engine's: keys of others, and the key that would
-#: make a llama-server refuse its own daemon.
-WITHHELD = ("LEMONADE_API_KEY", "LEMONADE_ADMIN_API_KEY", "LLAMA_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+#: Variables of the daemon's environment that are no business of a child's: keys of others, and the key that would make
+#: a llama-server refuse its own daemon.
+WITHHELD = re.compile(r"LEMONADE_(.+_)?API_KEY|LLAMA_API_KEY|HF_TOKEN|HUGGING_FACE_HUB_TOKEN")
 
 # Announces the group to the guard, whose pipe stands in for standard error, and becomes the engine.
 _ANNOUNCE = 'printf "+%d\\n" $$ >&2 && exec "$@" 2>&1'
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def environment() -> dict[str, str]:
+    """The daemon's environment as a child may have it."""
+    return {name: value for name, value in os.environ.items() if not WITHHELD.fullmatch(name)}
 
 
 class EngineProcess(asyncio.SubprocessProtocol):
@@ -82,8 +87,7 @@ class EngineProcess(asyncio.SubprocessProtocol):
             raise ModelLoadError(f"the program '{launch.argv[0]}' of {launch.name} is not there or cannot be run")
         loop = asyncio.get_running_loop()
         process = cls(launch)
-        own = {name: value for name, value in os.environ.items() if name not in WITHHELD}
-        env = {**own, **launch.env}
+        env = {**environment(), **launch.env}
         try:
             if sys.platform == "win32":
                 # Grandchildren need a job object here; our own engines end with their standard input.
@@ -312,6 +316,7 @@ class _Guard:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env=environment(),
                 start_new_session=True,
             )
         finally:

@@ -148,6 +148,8 @@ class PyPI:
     @contextmanager
     def _child(self, command: list[str], workplace: Path) -> Iterator[subprocess.Popen[str]]:
         env = {key: value for key, value in self._env.items() if key not in ("PIP_QUIET", "PIP_VERBOSE", "PIP_DEST")}
+        # Keys are no business of a child's.
+        env = {key: value for key, value in env.items() if not (key.startswith("LEMONADE_") and key.endswith("_KEY"))}
         # The pieces of a wheel gather beside the models, not on a small /tmp, and where the next run finds them.
         env |= dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(workplace))
         env |= {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:replace", "NO_COLOR": "1"}

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 CREATED = 1234567890
 #: How deep collections show the objects of their components.
 MAX_DEPTH = 3
+#: What providers tell of their models.
+CLOUD_FACTS = (
+    "context_length",
+    "max_output_tokens",
+    "max_completion_tokens",
+    "cloud_provider",
+    "cost_input_per_million",
+    "cost_output_per_million",
+)
 
 
 class ModelsQuery(msgspec.Struct):
@@ -64,6 +73,17 @@ class ModelObject(msgspec.Struct):
         int | None, Meta(description="Largest context in tokens that the model supports.")
     ] = None
     context_length: Annotated[int | None, Meta(description="Tokens that one request may have.")] = None
+    max_output_tokens: Annotated[
+        int | None, Meta(description="Cloud models: the most tokens of one answer, when the provider tells.")
+    ] = None
+    max_completion_tokens: Annotated[int | None, Meta(description="The same under OpenAI's name.")] = None
+    cloud_provider: Annotated[str | None, Meta(description="Cloud models: the provider that runs the model.")] = None
+    cost_input_per_million: Annotated[
+        float | None, Meta(description="Cloud models: USD per million tokens of input, when the provider tells.")
+    ] = None
+    cost_output_per_million: Annotated[
+        float | None, Meta(description="Cloud models: USD per million tokens of output, when the provider tells.")
+    ] = None
     models: Annotated[list[dict[str, Any]] | None, Meta(description="Omni collections: the components' objects.")] = (
         None
     )
@@ -142,6 +162,8 @@ def describe(services: Services, entry: Entry, *, include_paths: bool = False, d
         "registry_source": model.registry,
         "recipe_options": entry.recipe_options,
     }
+    if model.recipe == "cloud":
+        shown |= {key: model.extras[key] for key in CLOUD_FACTS if key in model.extras}
     if model.recipe == "collection.omni" and depth < MAX_DEPTH:
         parts = (services.catalog.entry_or_none(name) for name in entry.components)
         shown["models"] = [
