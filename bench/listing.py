@@ -15,38 +15,45 @@ from pathlib import Path
 from bench.client import Client
 from tests.daemon import Daemon, gguf
 
-#: Definitions without files; files without definitions that the catalog would have.
+#: Definitions of a person's own, without files.
 USERS = (0, 100, 1000, 5000)
+#: Models of the person's own whose files are here, as the hub's own tools left them.
 DOWNLOADED = 100
 REQUESTS = 200
 #: Seconds after which the daemon looks at the disk again; see `catalog.RECHECK_SECONDS`.
 RECHECK = 1.05
+#: Seconds after which the daemon trusts the time of a change; see `snapshots._SETTLED`.
+SETTLED = 3.5
 
 
 def figures() -> Iterator[tuple[str, str, str]]:
-    """Names, figures and wishes."""
+    """Names, figures and wishes. Every model of the catalog is listed, also what cannot run here."""
     for users in USERS:
-        yield from _measure(f"{users} user models", users, 0)
-    yield from _measure(f"{DOWNLOADED} user models that are here", DOWNLOADED, DOWNLOADED)
+        for here in (0, DOWNLOADED):
+            yield from _measure(users, here)
 
 
-def _measure(name: str, users: int, here: int) -> Iterator[tuple[str, str, str]]:
+def _measure(users: int, here: int) -> Iterator[tuple[str, str, str]]:
     with tempfile.TemporaryDirectory() as folder:
-        daemon = Daemon(Path(folder))
+        daemon = Daemon(Path(folder), config={"disable_model_filtering": True})
         rows = {
             f"M{number}": {"checkpoints": {"main": f"owner/m{number}:m.gguf"}, "recipe": "llamacpp", "labels": ["chat"]}
-            for number in range(users)
+            for number in range(users + here)
         }
         (daemon.folder / "config" / "user_models.json").write_text(json.dumps(rows))
         for number in range(here):
             _download(daemon.folder / "hub", f"owner/m{number}")
+        time.sleep(SETTLED)
+        with daemon:
+            listed = len(daemon.get("/v1/models?show_all=true").json()["data"])
         with daemon:
             first, warm, looked, changed = asyncio.run(_ask(daemon))
-    count = f"listing, {name}"
+    count = f"listing of {listed} models, {here} of them here"
+    # The wishes are for the daemon's own part; 5000 models are 3 MB of JSON that a client has to read.
+    usual = users == 0
     yield f"{count}: the first", f"{first * 1e3:.1f} ms", ""
-    # The wish is for the daemon's own part; 5000 models are 3 MB of JSON that a client has to read.
     yield f"{count}: p50 after it", f"{warm * 1e3:.2f} ms", "want < 5 ms" if users <= 1000 else ""
-    yield f"{count}: with a look at the disk", f"{looked * 1e3:.1f} ms", "want < 5 ms" if users <= 100 else ""
+    yield f"{count}: with a look at the disk", f"{looked * 1e3:.1f} ms", "want < 5 ms" if usual else ""
     yield f"{count}: after a change", f"{changed * 1e3:.1f} ms", ""
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from lemonade.errors import InvalidArgument, ModelNotFound, ModelNotSupported
+from lemonade.hub.store import Store
 from lemonade.model import Model
 from lemonade.system.hardware import GIB
 from tests.catalog.world import USER, World, gguf
@@ -246,6 +248,26 @@ class TestListing:
         shutil.rmtree(world.paths.models)
         assert world.ids() == []
         assert not world.catalog.is_downloaded(model)
+
+    def test_only_what_has_changed_is_examined_anew(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("lemonade.catalog.catalog.RECHECK_SECONDS", 0.0)
+        here = [world.catalog.find(name) for name in (QWEN, "Qwen3-1.7B-GGUF")]
+        for model in here:
+            world.download(model)
+        for parent, folders, files in os.walk(world.paths.models):
+            for name in (".", *folders, *files):
+                os.utime(Path(parent, name), (1e9, 1e9))
+        ids = world.ids()
+        assert len(ids) == 2
+        looked: list[str] = []
+        look = Store.look
+        monkeypatch.setattr(Store, "look", lambda store, model: looked.append(model.name) or look(store, model))
+        assert world.ids() == ids
+        collections = {model.name for model in world.catalog.all_models() if model.is_collection}
+        assert set(looked) <= collections
+        shutil.rmtree(next(world.paths.models.glob("*Qwen3-0.6B*")))
+        assert len(world.ids()) == 1
+        assert here[0].name in looked and here[1].name not in looked
 
     def test_is_downloaded_is_the_truth_of_the_moment(self, world: World) -> None:
         model = world.catalog.find(QWEN)

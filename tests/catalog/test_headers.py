@@ -6,6 +6,7 @@ import pytest
 
 from lemonade.catalog import headers as module
 from lemonade.catalog.headers import Headers
+from lemonade.hub.store import Store
 from tests.catalog.world import gguf
 
 
@@ -15,7 +16,7 @@ def test_a_file_is_read_once_per_state(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "read_header", lambda path: reads.append(path) or read(path))
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf("llama", context_length=512))
-    headers = Headers()
+    headers = Headers(Store(tmp_path).facts)
     for _ in range(3):
         header = headers.of(file)
         assert header is not None
@@ -27,7 +28,7 @@ def test_a_file_is_read_once_per_state(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_no_gguf_file(tmp_path: Path) -> None:
-    headers = Headers()
+    headers = Headers(Store(tmp_path).facts)
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"<html>")
     assert headers.of(None) is None

@@ -318,3 +318,55 @@ def test_time_is_what_makes_an_answer_old(cache: Path, store: Store) -> None:
     put(cache, "o/n", "m-Q8_0.gguf")
     assert (cache / "models--o--n").stat().st_mtime < time.time()
     assert store.is_downloaded(model("o/n:Q8_0"))
+
+
+def other_commit(cache: Path) -> None:
+    put(cache, "o/n", "m-Q4_K_M.gguf", gguf(tail=b"new"), revision=B)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cache: next((cache / "models--o--n" / "blobs").iterdir()).unlink(),
+        lambda cache: (cache / "models--o--n" / "snapshots" / A / "m-Q4_K_M.gguf").unlink(),
+        lambda cache: next((cache / "models--o--n" / "blobs").iterdir()).write_bytes(GGUF + b"more"),
+        lambda cache: (cache / "models--o--n" / "snapshots" / A / "m-Q4_K_M.gguf.partial").touch(),
+        lambda cache: (cache / "models--o--n" / "refs" / "main").unlink(),
+        lambda cache: (cache / "models--o--n").rename(cache / "away"),
+        lambda cache: put(cache, "o/other", "m-Q4_K_M.gguf"),
+        other_commit,
+    ],
+)
+def test_a_witness_of_a_look_holds_until_something_changes(
+    store: Store, cache: Path, change: Callable[[Path], None]
+) -> None:
+    models = [model("o/n:Q4_K_M"), model("o/other:Q4_K_M")]
+    put(cache, "o/n", "m-Q4_K_M.gguf")
+    age(cache)
+    witnesses = [store.look(one).witness for one in models]
+    assert None not in witnesses and all(store.holds(one) for one in witnesses if one)
+    change(cache)
+    with store.at_once():
+        assert not all(store.holds(one) for one in witnesses if one)
+
+
+def test_no_witness_of_what_has_just_changed(store: Store, cache: Path) -> None:
+    put(cache, "o/n", "m-Q4_K_M.gguf")
+    age(cache)
+    file = next((cache / "models--o--n" / "blobs").iterdir())
+    os.utime(file)
+    assert store.look(model("o/n:Q4_K_M")).witness is None
+
+
+def test_witnesses_of_local_files(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(GGUF)
+    age(tmp_path)
+    witness = store.look(model(str(file), source="local_path")).witness
+    assert witness is not None and store.holds(witness)
+    file.unlink()
+    assert not store.holds(witness)
+    # Deep inside a folder everything may change without a trace on the way.
+    folder = model(str(tmp_path), recipe="kokoro", source="local_path")
+    assert store.look(folder).located["main"] == tmp_path
+    assert store.look(folder).witness is None

@@ -15,7 +15,7 @@ log = logging.getLogger("lemonade.catalog")
 class Headers:
     """GGUF headers by path; one is read again when the file's size or time of change differs."""
 
-    def __init__(self, facts: Callable[[Path], os.stat_result] = Path.stat) -> None:
+    def __init__(self, facts: Callable[[Path], os.stat_result | None]) -> None:
         self._facts = facts
         self._known: dict[Path, tuple[tuple[int, int], Header | None]] = {}
 
@@ -23,9 +23,8 @@ class Headers:
         """The header, or None for what is no readable GGUF file."""
         if path is None or path.suffix.lower() != ".gguf":
             return None
-        try:
-            status = self._facts(path)
-        except OSError:
+        status = self._facts(path)
+        if status is None:
             self._known.pop(path, None)
             return None
         stamp = (status.st_mtime_ns, status.st_size)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,39 @@ _MARKS = (_ORIGINAL_PARTIAL, INCOMPLETE, _ORIGINAL_MANIFEST)
 
 T = TypeVar("T")
 Stamp = tuple[tuple[str, int], ...]
+#: What tells one state of a file or folder from another; None for what is not there.
+Sign = tuple[int, int, int] | None
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """What a look has seen. As long as all of it is still so, another look would find the same.
+
+    Attributes:
+        folders: names of repositories in the cache, and whether they were there.
+        paths: files and folders, and the state in which they were.
+    """
+
+    folders: tuple[tuple[str, bool], ...]
+    paths: tuple[tuple[str, Sign], ...]
+
+
+class Watching:
+    """Notes what is looked at. `blind()` says that something was that it cannot tell changes of."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, bool] = {}
+        self.paths: dict[str, os.stat_result | None] = {}
+        self._blind = False
+
+    def blind(self) -> None:
+        self._blind = True
+
+    def witness(self) -> Witness | None:
+        """None when nothing less than another look can tell whether something has changed."""
+        newest = max((facts.st_mtime_ns for facts in self.paths.values() if facts is not None), default=0)
+        if self._blind or not _is_settled(newest):
+            return None
+        return Witness(tuple(self.folders.items()), tuple((path, _sign(facts)) for path, facts in self.paths.items()))
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -67,7 +101,9 @@ class Snapshots:
         self._selections: dict[tuple[str, str, str, str], tuple[Contents, Selection | None]] = {}
         self._magic: dict[str, tuple[int, int, int]] = {}
         self._at_once: frozenset[str] | None = None
-        self._facts: dict[str, os.stat_result] | None = None
+        self._facts: dict[str, os.stat_result | None] | None = None
+        # Of each thread its own: downloads look at the cache from theirs.
+        self._local = threading.local()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -79,22 +115,47 @@ class Snapshots:
         finally:
             self._at_once = self._facts = None
 
-    def facts(self, path: str) -> os.stat_result:
-        """The system's facts of a file, links followed.
+    @contextmanager
+    def watching(self) -> Iterator[Watching]:
+        """Around a look that shall leave a witness."""
+        self._local.watching = watching = Watching()
+        try:
+            yield watching
+        finally:
+            self._local.watching = None
 
-        Raises:
-            OSError
-        """
-        known = self._facts.get(path) if self._facts is not None else None
-        if known is None:
-            known = os.stat(path)
-            if self._facts is not None:
-                self._facts[path] = known
-        return known
+    def holds(self, witness: Witness) -> bool:
+        """Whether everything is still as it was seen."""
+        folders = self._folders()
+        for name, there in witness.folders:
+            if (name in folders) is not there:
+                return False
+        return all(_sign(self.facts(path)) == sign for path, sign in witness.paths)
+
+    def facts(self, path: str) -> os.stat_result | None:
+        """The system's facts of a file or folder, links followed; None for what cannot be looked at."""
+        kept = self._facts
+        if kept is not None and path in kept:
+            facts = kept[path]
+        else:
+            try:
+                facts = os.stat(path)
+            except OSError:
+                facts = None
+            if kept is not None:
+                kept[path] = facts
+        watching: Watching | None = getattr(self._local, "watching", None)
+        if watching is not None:
+            watching.paths[path] = facts
+        return facts
 
     def find(self, folder: str, checkpoint: Checkpoint, *, role: str, recipe: str) -> Found | None:
         """The first snapshot, the current one first, in which everything that the checkpoint requires is whole."""
-        if folder not in self._folders():
+        there = folder in self._folders()
+        watching: Watching | None = getattr(self._local, "watching", None)
+        if watching is not None:
+            watching.folders[folder] = there
+        if not there:
             return None
         path = f"{self._models}/{folder}"
         for snapshot in self.of(path):
@@ -143,11 +204,8 @@ class Snapshots:
 
     def is_model_file(self, path: str) -> bool:
         """Whether a file is there and, if its name says GGUF, begins like one."""
-        try:
-            facts = self.facts(path)
-        except OSError:
-            return False
-        if not stat.S_ISREG(facts.st_mode):
+        facts = self.facts(path)
+        if facts is None or not stat.S_ISREG(facts.st_mode):
             return False
         if not path.lower().endswith(".gguf"):
             return True
@@ -171,11 +229,11 @@ class Snapshots:
     def _tree(self, snapshot: str) -> Contents:
         key = ("tree", snapshot)
         kept = self._kept.get(key)
-        if kept is not None and _stamp(tuple(path for path, _ in kept[0])) == kept[0]:
+        if kept is not None and self._stamp(tuple(path for path, _ in kept[0])) == kept[0]:
             return kept[1]  # type: ignore[return-value]
         folders: list[str] = []
         contents = Contents(dict.fromkeys(sorted(_walk(snapshot, "", folders)), -1), False)
-        self._remember(key, _stamp(tuple(folders)), contents)
+        self._remember(key, self._stamp(tuple(folders)), contents)
         return contents
 
     def _selection(
@@ -201,13 +259,16 @@ class Snapshots:
         for name in selection.required:
             file = f"{snapshot}/{name}"
             wanted = contents.sizes.get(name, -1)
-            if not self.is_model_file(file) or (wanted >= 0 and self.facts(file).st_size != wanted):
+            if not self.is_model_file(file):
+                return False
+            facts = self.facts(file)
+            if facts is None or (wanted >= 0 and facts.st_size != wanted):
                 return False
         return True
 
     def _keep(self, key: tuple[str, ...], paths: tuple[str, ...], read: Callable[[], T]) -> T | None:
         """What `read` answers, read anew when a path's time changed; None when a path is missing."""
-        stamp = _stamp(paths)
+        stamp = self._stamp(paths)
         if len(stamp) < len(paths):
             return None
         kept = self._kept.get(key)
@@ -221,11 +282,14 @@ class Snapshots:
         return value
 
     def _remember(self, key: tuple[str, ...], stamp: Stamp, value: object) -> None:
-        newest = max((time_ns for _, time_ns in stamp), default=0)
-        if time.time_ns() - newest > _SETTLED * 1e9:
+        if _is_settled(max((time_ns for _, time_ns in stamp), default=0)):
             self._kept[key] = (stamp, value)
         else:
             self._kept.pop(key, None)
+
+    def _stamp(self, paths: tuple[str, ...]) -> Stamp:
+        """The modification times, one for each path that exists."""
+        return tuple((path, facts.st_mtime_ns) for path in paths if (facts := self.facts(path)) is not None)
 
 
 def _is_unfinished(names: dict[str, int], selection: Selection) -> bool:
@@ -238,15 +302,13 @@ def _is_unfinished(names: dict[str, int], selection: Selection) -> bool:
     return any(f"{name}{_ORIGINAL_PARTIAL}" in names for name in selection.required)
 
 
-def _stamp(paths: tuple[str, ...]) -> Stamp:
-    """The modification times, one for each path that exists."""
-    times = []
-    for path in paths:
-        try:
-            times.append((path, os.stat(path).st_mtime_ns))
-        except OSError:
-            continue
-    return tuple(times)
+def _sign(facts: os.stat_result | None) -> Sign:
+    return None if facts is None else (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+
+
+def _is_settled(time_ns: int) -> bool:
+    """Whether a change from now on would give another modification time than this one."""
+    return time.time_ns() - time_ns > _SETTLED * 1e9
 
 
 def _walk(folder: str, prefix: str, folders: list[str]) -> list[str]:

@@ -6,9 +6,11 @@ import contextlib
 import functools
 import os
 import shutil
+import stat
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,11 +18,25 @@ from lemonade.errors import FileNotInRepository, InvalidArgument
 from lemonade.hub.layout import Folder, folder_name
 from lemonade.hub.registry import Listing
 from lemonade.hub.selection import SHARD, choose
-from lemonade.hub.snapshots import Found, Snapshots
+from lemonade.hub.snapshots import Found, Snapshots, Watching, Witness
 from lemonade.model import Checkpoint, Model
 
 #: Roles that an engine can do without: they are never fetched for it and never missed.
 OPTIONAL_ROLES = frozenset({"npu_cache"})
+
+
+class Look(NamedTuple):
+    """What of a model is on the disk.
+
+    Attributes:
+        located: for each role the file or folder that an engine is given; None for one that is not whole.
+        size: bytes on disk of all roles; a file that serves two roles counts once.
+        witness: for `Store.holds`; None when only another look can tell whether something has changed.
+    """
+
+    located: dict[str, Path | None]
+    size: int
+    witness: Witness | None
 
 
 class Store:
@@ -41,15 +57,27 @@ class Store:
 
     def size(self, model: Model) -> int:
         """Bytes on disk of all roles; a file that serves two roles counts once."""
-        return self.look(model)[1]
+        return self.look(model).size
 
-    def look(self, model: Model) -> tuple[dict[str, Path | None], int]:
+    def look(self, model: Model) -> Look:
         """What `locate` and `size` answer, in one look at the disk."""
+        with self._snapshots.watching() as watching:
+            located, size = self._look(model, watching)
+            return Look(located, size, watching.witness())
+
+    def holds(self, witness: Witness) -> bool:
+        """Whether nothing has changed since the look that left this witness."""
+        return self._snapshots.holds(witness)
+
+    def _look(self, model: Model, watching: Watching) -> tuple[dict[str, Path | None], int]:
         located: dict[str, Path | None] = {}
         sizes: dict[tuple[int, int], int] = {}
         for role in model.checkpoints:
             if model.is_local or model.source == "local_upload":
-                located[role] = self._local_path(model, role)
+                located[role] = path = self._local_path(model, role)
+                if path is not None and path.is_dir():
+                    # What grows or shrinks deep inside shows in no time of the folder.
+                    watching.blind()
                 names = [str(path) for path in self._files(model, role)]
             else:
                 found = self._find(model, role)
@@ -57,13 +85,12 @@ class Store:
                 chosen = (*found.selection.required, *found.selection.extras) if found else ()
                 names = [f"{found.snapshot}/{name}" for name in chosen] if found else []
             for name in names:
-                with contextlib.suppress(OSError):
-                    facts = self._snapshots.facts(name)
+                if facts := self._snapshots.facts(name):
                     sizes[facts.st_dev, facts.st_ino] = facts.st_size
         return located, sum(sizes.values())
 
-    def facts(self, path: Path) -> os.stat_result:
-        """The system's facts of a model's file. Raises OSError."""
+    def facts(self, path: Path) -> os.stat_result | None:
+        """The system's facts of a model's file; None for what cannot be looked at."""
         return self._snapshots.facts(str(path))
 
     def at_once(self) -> AbstractContextManager[None]:
@@ -142,7 +169,7 @@ class Store:
         path = self._local_base(model) / text
         if model.source == "local_upload" and not self._is_inside(path):
             return None
-        if path.is_dir():
+        if self._is_folder(path):
             return self._in_local_folder(path, model.recipe, role)
         return path if all(self._snapshots.is_model_file(str(part)) for part in shards(path)) else None
 
@@ -151,7 +178,11 @@ class Store:
         if model.source == "local_upload":
             return self.models
         main = Path(model.checkpoint)
-        return main if main.is_dir() else main.parent
+        return main if self._is_folder(main) else main.parent
+
+    def _is_folder(self, path: Path) -> bool:
+        facts = self._snapshots.facts(str(path))
+        return facts is not None and stat.S_ISDIR(facts.st_mode)
 
     def _in_local_folder(self, folder: Path, recipe: str, role: str) -> Path | None:
         if recipe != "llamacpp" and role == "main":
