@@ -39,6 +39,7 @@ class FakeProcess:
         self.returncode: int | None = None
         self.exited = asyncio.Event()
         self.healthy = True
+        self.sleeping = False
         self.probes = 0
         self.lines = ["loading", "the last line"]
 
@@ -88,6 +89,8 @@ class FakeConnection:
         await asyncio.sleep(0)
         if self.process.exited.is_set():
             raise EngineLost("gone")
+        if path == "/props":
+            return FakeReply(b'{"is_sleeping": %s}' % (b"true" if self.process.sleeping else b"false"))
         return FakeReply()
 
     async def close(self) -> None:
@@ -97,8 +100,11 @@ class FakeConnection:
 class FakeReply:
     status = 200
 
+    def __init__(self, body: bytes = b'[{"id": 0}, {"id": 1}]') -> None:
+        self.body = body
+
     async def read(self) -> bytes:
-        return b'[{"id": 0}, {"id": 1}]'
+        return self.body
 
 
 class World:

@@ -48,11 +48,20 @@ async def test_idle_models_shrink_and_then_go(bench: Bench) -> None:
     assert bench.states() == {"A": "ready"}
     await bench.pass_(1)
     assert bench.states() == {"A": "downsized"}
-    assert bench.world.requests[1:] == ["A POST /slots/0?action=erase", "A POST /slots/1?action=erase"]
+    asked = ["GET /props", "GET /slots", "POST /slots/0?action=erase", "POST /slots/1?action=erase"]
+    assert bench.world.requests == [f"A {one}" for one in asked]
     await bench.pass_(60)
-    assert len(bench.world.requests) == 3
+    assert len(bench.world.requests) == 4
     await bench.pass_(180)
     assert bench.states() == {}
+
+
+async def test_an_engine_that_sleeps_is_not_woken(bench: Bench) -> None:
+    await bench.residency.load(A, {})
+    bench.world.started[0].sleeping = True
+    await bench.pass_(60)
+    assert bench.states() == {"A": "downsized"}
+    assert bench.world.requests == ["A GET /props"]
 
 
 async def test_use_restores_and_other_recipes_are_only_marked(bench: Bench) -> None:

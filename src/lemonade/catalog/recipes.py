@@ -51,7 +51,7 @@ class Recipe:
 UNIVERSAL: dict[str, Option] = {
     "auto_evict": Option("bool?", None, about="Unload when idle; null follows the setting auto_evict."),
     "auto_update": Option("bool?", None, about="Look for newer files; null follows the setting."),
-    "downsize_idle_timeout": Option("int", 60, about="Seconds of idleness until caches are given back."),
+    "downsize_idle_timeout": Option("int", 60, about="Seconds of idleness until the engine sleeps."),
     "evict_idle_timeout": Option("int", 300, about="Seconds of idleness until the model is unloaded."),
     "evict_weight_factor": Option("number", 1.0, about="Above 1 keeps the model longer under memory pressure."),
     "pinned": Option("bool", False, about="Never unload to make room."),

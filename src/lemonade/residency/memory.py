@@ -98,7 +98,8 @@ class Memory:
         try:
             if resident.model.recipe == "llamacpp":
                 async with asyncio.timeout(DOWNSIZE_TIMEOUT):
-                    await _erase_slots(resident)
+                    if not await _sleeps(resident):
+                        await _erase_slots(resident)
         except (EngineError, TimeoutError, msgspec.MsgspecError) as error:
             # It is left as it is until its next use; a look every five seconds would not make it better.
             log.warning("'%s' keeps its caches: %s", resident.model.name, error or "no answer")
@@ -126,8 +127,19 @@ class Memory:
                 log.exception("looking at the memory")
 
 
+class _Properties(msgspec.Struct):
+    is_sleeping: bool = False
+
+
 class _Slot(msgspec.Struct):
     id: int
+
+
+async def _sleeps(resident: Resident) -> bool:
+    """Whether llama.cpp has given its memory back by itself; to ask for its slots would wake it."""
+    reply = await resident.connection.request("GET", "/props")
+    body = await reply.read()
+    return reply.status == 200 and msgspec.json.decode(body, type=_Properties).is_sleeping
 
 
 async def _erase_slots(resident: Resident) -> None:

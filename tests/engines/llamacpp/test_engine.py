@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lemonade.engines.table import Engines
 from lemonade.errors import InvalidArgument, ModelLoadError, ModelNotSupported
 from lemonade.model import Model
 from lemonade.settings import Layer, Settings
+from lemonade.system.hardware import Hardware
 from tests.engines.launching import llama_server_shim
 
 GGUF = Path("/models/a b.gguf")
@@ -96,6 +98,41 @@ def test_slots_share_the_context_unless_somebody_divides_it(
     assert (launch.slots, launch.context) == (slots, context)
     told = launch.env.get("LLAMA_ARG_KV_UNIFIED") == "true" if backend == "system" else "--kv-unified" in launch.argv
     assert told == shares
+
+
+@pytest.mark.parametrize(
+    ("evict", "options", "seconds"),
+    [
+        (None, {}, None),
+        (True, {}, 59),
+        (True, {"downsize_idle_timeout": 0}, 1),
+        (True, {"auto_evict": False}, None),
+        (False, {"auto_evict": True, "downsize_idle_timeout": 600}, 599),
+        (True, {"auto_evict": None, "llamacpp_args": "--sleep-idle-seconds 5"}, 5),
+    ],
+)
+def test_an_idle_model_sleeps_where_idle_models_are_to_shrink(
+    no_server: None, evict: bool | None, options: dict[str, Any], seconds: int | None
+) -> None:
+    one = LlamaCpp(Settings([Layer("test", {"auto_evict": evict})]))
+    made = one.plan(CHAT, {"main": GGUF}, {"ctx_size": 4096, **options}, alias="M", port=8123).argv
+    found = [made[at + 1] for at, word in enumerate(made) if word == "--sleep-idle-seconds"]
+    assert found == ([] if seconds is None else [str(seconds)])
+
+
+@pytest.mark.parametrize(("gib", "mib"), [(8, 512), (24, 1536), (512, 8192)])
+def test_the_memory_for_old_conversations_follows_the_machine(shim: Path, gib: int, mib: int) -> None:
+    machine = replace(Hardware.detect(), memory=gib << 30)
+    one = LlamaCpp(Settings([]), hardware=machine)
+
+    def made(**options: str) -> Launch:
+        return one.plan(CHAT, {"main": GGUF}, {"ctx_size": 4096, **options}, alias="M", port=8123)
+
+    bundled = made(llamacpp_backend="cpu").argv
+    assert bundled[bundled.index("--cache-ram") + 1] == str(mib)
+    assert made(llamacpp_backend="system").env["LLAMA_ARG_CACHE_RAM"] == str(mib)
+    assert "LLAMA_ARG_CACHE_RAM" not in made(llamacpp_backend="system", llamacpp_args="-cram 9").env
+    assert made(llamacpp_backend="cpu", llamacpp_args="-cram 9").argv.count("--cache-ram") == 0
 
 
 def test_a_draft_file_comes_with_the_speculation_that_uses_it(no_server: None) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from lemonade.engines.connection import Connection
@@ -71,6 +72,28 @@ async def test_it_talks() -> None:
         assert "Paris" in said
         assert {event["model"] for event in events} == {"Smol.Id"}
         assert text.endswith("data: [DONE]\n\n")
+
+
+async def test_an_idle_model_gives_its_memory_back_until_it_is_asked() -> None:
+    process = await start(smollm2(), auto_evict=True, downsize_idle_timeout=0)
+    connection = Connection(process)
+    try:
+        await process.wait_ready(120)
+        one = psutil.Process(process.pid)
+        await ask(connection, "/completion", {"prompt": TEXT, "n_predict": 1})
+        awake = one.memory_info().rss
+        async with asyncio.timeout(60):
+            while not (await ask(connection, "/props"))["is_sleeping"]:
+                await asyncio.sleep(0.1)
+        # The state is told before the work is done.
+        async with asyncio.timeout(60):
+            while one.memory_info().rss > awake / 2:
+                await asyncio.sleep(0.1)
+        answer = await ask(connection, "/v1/chat/completions", {**QUESTION, "temperature": 0})
+        assert "Paris" in answer["choices"][0]["message"]["content"]
+    finally:
+        await connection.close()
+        await process.stop()
 
 
 async def test_arguments_have_their_effect() -> None:

@@ -36,6 +36,13 @@ CPU_BATCH = 512
 SHARED = "--kv-unified"
 SHARED_VARIABLE = "LLAMA_ARG_KV_UNIFIED"
 
+#: Conversations that left their slot are kept in memory, by llama.cpp's default as much of them as 8 GiB hold. Here it
+#: is that share of the machine's memory, for the context was sized to what is free.
+KEPT = "--cache-ram"
+KEPT_VARIABLE = "LLAMA_ARG_CACHE_RAM"
+KEPT_SHARE = 1 / 16
+KEPT_LIMIT = 8192
+
 #: An assertion that fails in llama.cpp is its last word: else a debugger writes pages behind it, for seconds.
 QUIET_DEATH = {"GGML_NO_BACKTRACE": "1"}
 
@@ -48,7 +55,8 @@ class LlamaCpp:
 
     def __init__(self, settings: Settings, programs: Programs | None = None, hardware: Hardware | None = None) -> None:
         self._settings = settings
-        self._native = Native(settings, programs, hardware or Hardware.detect())
+        self._hardware = hardware or Hardware.detect()
+        self._native = Native(settings, programs, self._hardware)
 
     def backends(self) -> list[Backend]:
         """What was fetched comes first, as somebody wanted it; `system` before it if `llamacpp.prefer_system` is set,
@@ -142,6 +150,7 @@ class LlamaCpp:
                     **QUIET_DEATH,
                     "LLAMA_ARG_VIDEO_FFMPEG_DIR": os.devnull,
                     **({SHARED_VARIABLE: "true"} if _shares(slots, words) else {}),
+                    **({} if mentions(words, KEPT) else {KEPT_VARIABLE: str(_kept(self._hardware))}),
                     **self._native.env(backend.name),
                 },
                 backend=backend.name,
@@ -150,6 +159,8 @@ class LlamaCpp:
                 context=context,
             )
         made += _bundled_defaults(model, backend, words)
+        made += [] if mentions(words, KEPT) else [KEPT, str(_kept(self._hardware))]
+        made += self._sleep(options, words)
         made += [SHARED] if _shares(slots, words) else []
         if drafts and not {"mtp", "dflash"} & set(model.labels) and not mentions(words, "--spec-type"):
             # Else it would load the second model and never ask it.
@@ -164,6 +175,17 @@ class LlamaCpp:
             slots=slots,
             context=context,
         )
+
+    def _sleep(self, options: Mapping[str, Any], words: list[str]) -> list[str]:
+        """The argument by which an idle model gives its memory back; the next request brings it back into memory.
+
+        Nothing else does: the cache of a context has its full size from the start, and erasing slots frees none of it.
+        """
+        chosen = options.get("auto_evict")
+        if mentions(words, "--sleep-idle-seconds") or not (self._settings["auto_evict"] if chosen is None else chosen):
+            return []
+        # A second before it is looked at, which would count as a use.
+        return ["--sleep-idle-seconds", str(max(1, int(options.get("downsize_idle_timeout", 60)) - 1))]
 
     def _backend(self, options: Mapping[str, Any]) -> Backend:
         wanted = _text(options, "llamacpp_backend") or "auto"
@@ -215,6 +237,11 @@ def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[
 def _shares(slots: int, words: list[str]) -> bool:
     """Whether the slots have to be told to share the context: nobody said how it is divided."""
     return slots > 1 and not mentions(words, SHARED) and not mentions(words, "--no-kv-unified")
+
+
+def _kept(hardware: Hardware) -> int:
+    """MiB for conversations that left their slot."""
+    return min(KEPT_LIMIT, int(hardware.memory * KEPT_SHARE) >> 20) if hardware.memory else KEPT_LIMIT
 
 
 def _context_of_a_slot(size: int, slots: int, words: list[str]) -> int:

@@ -161,6 +161,7 @@ TAKEN: tuple[Flag, ...] = (
     *pair("--slots", "--no-slots", "endpoint_slots"),
     bare("--props", Setting("endpoint_props", True)),
     valued("--slot-save-path", directory, "slot_save_path"),
+    valued("--sleep-idle-seconds", whole(-1), "sleep_idle_seconds"),
     valued("-sps --slot-prompt-similarity", number(0, 1), "slot_prompt_similarity"),
     valued("-to --timeout", whole(1), "timeout_read", "timeout_write"),
     valued("--sse-ping-interval", whole(-1), "sse_ping_interval"),
@@ -289,7 +290,7 @@ SERVER_ONLY = names_in(
     -mmdev --mmproj-device -devd --device-draft --spec-draft-device -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn
     --n-cpu-ffn -fitt --fit-target -otd --override-tensor-draft --spec-draft-override-tensor -dio --direct-io
     -e --escape --no-escape --tools --mcp-servers-config --mcp-servers-json -ag --agent -no-ag --no-agent
-    --path --props-file --sleep-idle-seconds -p --prompt -f --file -bf --binary-file --list-devices -h --help
+    --path --props-file -p --prompt -f --file -bf --binary-file --list-devices -h --help
     --version
     """
 )
