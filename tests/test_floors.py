@@ -11,7 +11,19 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "lemonade"
 
 #: From the ground up.
-FLOORS = ("system", "hub", "catalog", "engines", "residency", "inference", "api", "listener", "app", "cli")
+FLOORS = (
+    "system",
+    "hub",
+    "catalog",
+    "engines",
+    "residency",
+    "inference",
+    "api",
+    "websocket_protocol",
+    "listener",
+    "app",
+    "cli",
+)
 GROUND = frozenset({"errors", "model", "settings", "settings_table", "paths", "__init__"})
 
 MAX_LINES = 400

@@ -25,6 +25,8 @@ logger = logging.getLogger("lemonade.listener")
 GRACE = 5
 #: Connections that the kernel holds until they are accepted.
 BACKLOG = 2048
+#: Ports that are tried until one is free for IPv4 and IPv6 alike.
+TRIES = 10
 #: Seconds that an idle connection is kept. Longer than the pauses in a conversation with a client library's pool.
 KEEP_ALIVE = 75
 
@@ -33,6 +35,8 @@ KEEP_ALIVE = 75
 MAX_HEAD = 64 * 1024
 #: Seconds for a request's head to arrive.
 HEAD_TIMEOUT = 30.0
+#: Bytes of one message on a WebSocket, of all its frames together: what OpenAI allows for one piece of audio, and more.
+MAX_MESSAGE = 16 * 1024 * 1024
 
 
 class AddressInUse(ConfigError):
@@ -45,17 +49,22 @@ class Listener(uvicorn.Server):
     Args:
         application: the ASGI application.
         host, port: where to listen; `localhost` is IPv4 and IPv6 loopback.
+        second_port: another port on the same host that answers the same; 0 is any that is free. It is gone without
+            when it cannot be had.
 
     Raises:
         AddressInUse, ConfigError: the address cannot be had.
     """
 
-    def __init__(self, application: Application, host: str, port: int) -> None:
+    def __init__(self, application: Application, host: str, port: int, second_port: int | None = None) -> None:
         config = uvicorn.Config(
             application,
             loop="none",
             http=BoundedProtocol,
+            # A daemon that is asked by HTTP alone has no need of the library: see `BoundedProtocol`.
             ws="none",
+            ws_max_size=MAX_MESSAGE,
+            ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -70,11 +79,18 @@ class Listener(uvicorn.Server):
         # Its account of starting and stopping repeats what the daemon says itself, and it warns of WebSockets.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._sockets = bind(host, port)
+        self._second = _bind_second(host, second_port)
+        self._asked = (host, port, second_port)
         self._moving: asyncio.Task[None] | None = None
+
+    @property
+    def second_port(self) -> int | None:
+        """The second port as it is, or None if there is none."""
+        return int(self._second[0].getsockname()[1]) if self._second else None
 
     async def run_until_stopped(self) -> None:
         """Accepts requests until `stop`, then lets running answers finish within the grace."""
-        await self._serve(self._sockets)
+        await self._serve([*self._sockets, *self._second])
 
     def stop(self) -> None:
         self.should_exit = True
@@ -84,12 +100,27 @@ class Listener(uvicorn.Server):
         """Signals are the composition root's: uvicorn would end the process by them instead of with status 0."""
         yield
 
-    def move(self, host: str, port: int) -> None:
+    def move(self, host: str, port: int, second_port: int | None = None) -> None:
         """Listens elsewhere; connections that are open stay. The old address is kept if the new one cannot be had."""
-        self._moving = asyncio.ensure_future(self._move(host, port))
+        self._moving = asyncio.ensure_future(self._follow(self._moving, host, port, second_port))
 
-    async def _move(self, host: str, port: int) -> None:
-        old, before = self.servers, [(one.family, one.getsockname()) for one in self._sockets]
+    async def _follow(self, earlier: asyncio.Task[None] | None, host: str, port: int, second_port: int | None) -> None:
+        if earlier is not None:
+            await earlier
+        first, second = self.servers[: len(self._sockets)], self.servers[len(self._sockets) :]
+        before, self._asked = self._asked, (host, port, second_port)
+        if (host, port) != before[:2]:
+            first = await self._move(first, host, port)
+        if (host, second_port) != (before[0], before[2]):
+            await self._close(second)
+            self._second = _bind_second(host, second_port)
+            second = await self._accept(self._second)
+        self.servers = [*first, *second]
+
+    async def _move(
+        self, old: list[asyncio.base_events.Server], host: str, port: int
+    ) -> list[asyncio.base_events.Server]:
+        before = [(one.family, one.getsockname()) for one in self._sockets]
         try:
             if any(name[1] == port for _, name in before):
                 # One's own sockets stand in the way of the same port on another host.
@@ -98,13 +129,19 @@ class Listener(uvicorn.Server):
         except ConfigError as error:
             logger.error("%s The daemon stays where it is.", error.message)
             if any(server.is_serving() for server in old):
-                return
+                return old
             sockets = [_listen(family, name) for family, name in before]
         else:
             logger.info("Listening on %s", address(host, port))
         await self._close(old)
-        await self.startup(sockets)
         self._sockets = sockets
+        return await self._accept(sockets)
+
+    async def _accept(self, sockets: list[socket.socket]) -> list[asyncio.base_events.Server]:
+        if not sockets:
+            return []
+        await self.startup(sockets)
+        return self.servers
 
     @staticmethod
     async def _close(servers: list[asyncio.base_events.Server]) -> None:
@@ -152,6 +189,21 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         super().on_headers_complete()
 
+    def _should_upgrade(self) -> bool:
+        # Whatever else asks for an upgrade is answered as the HTTP that it is, too.
+        is_handshake = self.parser.get_method() == b"GET" and any(
+            name == b"sec-websocket-key" for name, _ in self.headers
+        )
+        return is_handshake and self._get_upgrade() == b"websocket"
+
+    def handle_websocket_upgrade(self) -> None:
+        from lemonade.websocket_protocol import WebSocketProtocol
+
+        # From here on the connection is the other protocol's.
+        self._head_timer.cancel()
+        self.ws_protocol_class = WebSocketProtocol
+        super().handle_websocket_upgrade()
+
     def send_400_response(self, msg: str) -> None:
         large = self._head_size > MAX_HEAD
         status = b"431 Request Header Fields Too Large" if large else b"400 Bad Request"
@@ -173,15 +225,24 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """The sockets for an address.
+    """The sockets for an address. Port 0 is one that is free, the same on all addresses of the host.
 
     Raises:
         AddressInUse: another program has one of them.
         ConfigError: the host has no address here, or the port is not allowed.
     """
+    for _ in range(TRIES if port == 0 else 0):
+        with contextlib.suppress(AddressInUse):
+            return _bind(host, port)
+    return _bind(host, port)
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, name, optional in _names(host, port):
+            if port == 0 and sockets:
+                name = (name[0], sockets[0].getsockname()[1], *name[2:])
             try:
                 sockets.append(_listen(family, name))
             except OSError as error:
@@ -195,6 +256,17 @@ def bind(host: str, port: int) -> list[socket.socket]:
             one.close()
         raise
     return sockets
+
+
+def _bind_second(host: str, port: int | None) -> list[socket.socket]:
+    """The sockets of the second port; none, after a line in the log, when they cannot be had."""
+    if port is None:
+        return []
+    try:
+        return bind(host, port)
+    except ConfigError as error:
+        logger.error("%s WebSockets have the first port only.", error.message)
+        return []
 
 
 def refusal(host: str, port: int) -> str | None:

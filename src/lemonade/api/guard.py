@@ -42,6 +42,10 @@ PLAIN_TYPES = (b"text/plain",)
 FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
+#: Beginnings of the paths that a key guards; of WebSockets it guards all, as they answer without a prefix, too.
+GUARDED = ("/v1/", "/v0/", "/api/", "/mcp", "/metrics")
+
+
 class Guard:
     """The rules, read once from the settings and the environment.
 
@@ -147,7 +151,7 @@ class Guard:
         if path.startswith("/internal/"):
             wanted: tuple[bytes, ...] = (self._admin_key,)
             message = "Invalid or missing admin API key"
-        elif self._key and path.startswith(("/v1/", "/v0/", "/api/", "/mcp", "/metrics")):
+        elif self._key and (scope["type"] == "websocket" or path.startswith(GUARDED)):
             wanted = (self._key, self._admin_key)
             message = "Invalid or missing API key"
         else:

@@ -1,4 +1,4 @@
-"""Every endpoint of the daemon."""
+"""Every endpoint of the daemon, and every WebSocket."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lemonade.api.lemonade.deletion import DELETE
 from lemonade.api.lemonade.downloads import CONTROL, DOWNLOADS
 from lemonade.api.lemonade.health import HEALTH
 from lemonade.api.lemonade.live import LIVE
+from lemonade.api.lemonade.logs_stream import LOGS_STREAM
 from lemonade.api.lemonade.memory import SIMULATE_PRESSURE
 from lemonade.api.lemonade.metrics import METRICS
 from lemonade.api.lemonade.pull import PULL
@@ -40,6 +41,7 @@ from lemonade.api.openai.files import FILES
 from lemonade.api.openai.models import MODEL, MODELS
 from lemonade.api.openai.options import FORGET_OPTIONS, OPTIONS, SAVE_OPTIONS
 from lemonade.api.openai.responses import RESPONSES
+from lemonade.api.websocket import WebSocketEndpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     CHAT_COMPLETIONS,
@@ -93,3 +95,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     OPENAPI,
     DOCS,
 )
+
+SOCKETS: tuple[WebSocketEndpoint, ...] = (LOGS_STREAM,)

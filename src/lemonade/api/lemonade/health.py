@@ -29,6 +29,9 @@ class Health(msgspec.Struct):
     max_models: Annotated[dict[str, int], Meta(description="Models per type that are kept; -1 is no limit.")]
     pinned_models: Annotated[dict[str, int], Meta(description="Pinned models per type.")]
     pinned_helper_models: Annotated[dict[str, int], Meta(description="Pinned helpers of routers per type.")]
+    websocket_port: Annotated[
+        int | None, Meta(description="A second port that takes WebSockets; `null` if there is none.")
+    ]
     update_check_done: Annotated[bool, Meta(description="Whether the check for newer model files is over.")]
     telemetry: Annotated[dict[str, Any], Meta(description="Whether spans are recorded.")]
 
@@ -49,6 +52,7 @@ def describe(services: Services) -> dict[str, Any]:
         "max_models": dict.fromkeys(COUNTED_TYPES, services.settings["max_loaded_models"]),
         "pinned_models": _pinned(residents, "standard"),
         "pinned_helper_models": _pinned(residents, "routing_helper"),
+        "websocket_port": services.websocket_port(),
         "update_check_done": True,
         "telemetry": {"enabled": services.settings["telemetry.enabled"]},
     }
