@@ -3,7 +3,7 @@
     python fake_engine.py -m FILE --port P [--alias NAME] [any further arguments of llama-server]
 
 It answers /health, /props, /slots, /metrics, /tokenize, /detokenize, /v1/chat/completions, /v1/completions,
-/v1/responses, /v1/embeddings and /v1/rerank.
+/v1/responses, /v1/embeddings, /v1/rerank, and /pcm as engines for speech have it.
 
 Switches are a JSON object in the environment's FAKE_ENGINE, overlaid for one request by the body's key `fake`:
 
@@ -19,6 +19,7 @@ Switches are a JSON object in the environment's FAKE_ENGINE, overlaid for one re
                      reasoning: "…"                 before the text; alone with `text: ""`
                      empty_choices, empty_message   what some engines answer when they have nothing to say
                      tool_call: {"name", "arguments"}
+                     tool_calls: [{"name", "arguments"}, …]     several in one answer
     misbehaviour     crash_before: true             dies by SIGKILL before the head of the answer
                      crash_after: N                 … after N events
                      exit_after: N                  exits with code 3 after N events
@@ -105,6 +106,9 @@ class Answer:
             self.pieces = [word + " " for word in text.split(" ")] if text else []
             if self.pieces:
                 self.pieces[-1] = self.pieces[-1][:-1]
+        calls = switches.get("tool_calls") or [switches[key] for key in ("tool_call",) if key in switches]
+        ids = ["call_fake", *(f"call_fake{number}" for number in range(1, len(calls)))]
+        self.calls = [{"id": id_, "type": "function", "function": call} for id_, call in zip(ids, calls, strict=False)]
         self.reasoning = switches.get("reasoning", "")
         self.text = "".join(self.pieces)
 
@@ -150,11 +154,11 @@ class Answer:
             message: dict[str, Any] = {"role": "assistant", "content": self.text}
             if self.reasoning:
                 message["reasoning_content"] = self.reasoning
-            if call := self.switches.get("tool_call"):
-                message |= {"content": None, "tool_calls": [{"type": "function", "id": "call_fake", "function": call}]}
+            if self.calls:
+                message |= {"content": None, "tool_calls": self.calls}
             if self.switches.get("empty_message"):
                 message = {}
-            choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if call else "stop"}
+            choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if self.calls else "stop"}
             answer = self.common("chat.completion")
         choices = [] if self.switches.get("empty_choices") else [choice]
         return answer | {"choices": choices, "usage": self.usage, "timings": self.timings}
@@ -172,10 +176,14 @@ class Answer:
             made = [self._chunk({"role": "assistant", "content": None}, None)]
             made += [self._chunk({"reasoning_content": self.reasoning}, None)] if self.reasoning else []
             made += [self._chunk({"content": piece}, None) for piece in self.pieces]
-            if call := self.switches.get("tool_call"):
-                tool = {"index": 0, "id": "call_fake", "type": "function", "function": call}
-                made.append(self._chunk({"tool_calls": [tool]}, None))
-            last = self._chunk({}, "tool_calls" if call else "stop")
+            for index, call in enumerate(self.calls):
+                name, arguments = call["function"]["name"], call["function"]["arguments"]
+                head = {**call, "index": index, "function": {"name": name, "arguments": ""}}
+                made.append(self._chunk({"tool_calls": [head]}, None))
+                for at in range(0, len(arguments), 6):
+                    piece = {"index": index, "function": {"arguments": arguments[at : at + 6]}}
+                    made.append(self._chunk({"tool_calls": [piece]}, None))
+            last = self._chunk({}, "tool_calls" if self.calls else "stop")
         last["timings"] = self.timings
         made.append(last)
         if (self.body.get("stream_options") or {}).get("include_usage"):
@@ -239,6 +247,7 @@ class FakeEngine:
         self.state = state
         # A benchmark sends the same request again and again: what was encoded once is kept.
         self._encoded: dict[tuple[str, bytes], tuple[Answer, bytes | list[bytes]]] = {}
+        self._ear = asyncio.Lock()
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=1 << 30)
@@ -258,6 +267,7 @@ class FakeEngine:
             routes.add_post(f"{prefix}/responses", self.answers("responses"))
             routes.add_post(f"{prefix}/embeddings", self.answers("embeddings"))
             routes.add_post(f"{prefix}/rerank", self.answers("rerank"))
+        routes.add_post("/pcm", self.answers("pcm"))
         routes.add_get("/fake/record", self.record)
         routes.add_delete("/fake/record", self.forget)
         routes.add_post("/fake/switches", self.switch)
@@ -330,7 +340,7 @@ class FakeEngine:
         state.peak = max(state.peak, state.in_flight)
         entry: dict[str, Any] = {}
         try:
-            body = json.loads(raw)
+            body = {"bytes": len(raw)} if kind == "pcm" else json.loads(raw)
             entry |= {
                 "path": request.path_qs,
                 "headers": dict(request.headers),
@@ -368,6 +378,8 @@ class FakeEngine:
             return web.Response(text=error.get("text", ""), status=error["status"])
         if switches.get("silent200"):
             return web.Response(body=b"", content_type="text/event-stream")
+        if kind == "pcm":
+            return await self._hear(request, len(raw), switches)
         if kind in ("embeddings", "rerank"):
             return web.json_response(self._vectors(body) if kind == "embeddings" else self._ranks(body))
         streamed = bool(body.get("stream"))
@@ -383,6 +395,13 @@ class FakeEngine:
                 await asyncio.sleep(pause * len(answer.pieces))
             return web.Response(body=encoded, content_type=JSON, charset="utf-8")
         return await self._stream(request, encoded, kind, switches)
+
+    async def _hear(self, request: web.Request, size: int, switches: dict[str, Any]) -> web.StreamResponse:
+        """One piece of audio after the other, as real engines do; the text says how long it is."""
+        async with self._ear:
+            await asyncio.sleep(switches.get("interval", 0))
+        milliseconds = size * 500 // int(request.query["rate"])
+        return web.json_response({"text": switches.get("text", f"{milliseconds} ms")})
 
     async def _stream(
         self, request: web.Request, events: list[bytes], kind: str, switches: dict[str, Any]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lemonade.api.openai.models import Listing
+from lemonade.inference.realtime.transcriber import Transcriber
 from lemonade.system.logs import Ring
 from lemonade.system.metrics import Metrics
 from lemonade.system.usage import Usage
@@ -52,3 +53,7 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     usage: Usage = field(default_factory=Usage)
     model_listing: Listing = field(default_factory=Listing)
+    transcriber: Transcriber = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transcriber = Transcriber(self.residency, self.metrics)

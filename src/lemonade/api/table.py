@@ -40,6 +40,7 @@ from lemonade.api.openai.embeddings import EMBEDDINGS
 from lemonade.api.openai.files import FILES
 from lemonade.api.openai.models import MODEL, MODELS
 from lemonade.api.openai.options import FORGET_OPTIONS, OPTIONS, SAVE_OPTIONS
+from lemonade.api.openai.realtime import REALTIME
 from lemonade.api.openai.responses import RESPONSES
 from lemonade.api.websocket import WebSocketEndpoint
 
@@ -96,4 +97,4 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     DOCS,
 )
 
-SOCKETS: tuple[WebSocketEndpoint, ...] = (LOGS_STREAM,)
+SOCKETS: tuple[WebSocketEndpoint, ...] = (REALTIME, LOGS_STREAM)

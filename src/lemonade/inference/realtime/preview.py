@@ -1,0 +1,141 @@
+"""What an open turn says so far.
+
+A preview never makes anyone wait: one is asked for only when nothing else is due, and it covers a few seconds of audio,
+however long the turn is. What lies further back is asked for once, at a quiet place, and kept.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from operator import mul
+from typing import TYPE_CHECKING
+
+from lemonade.errors import LemonadeError
+from lemonade.inference.realtime.buffer import AudioBuffer
+
+if TYPE_CHECKING:
+    from lemonade.inference.realtime.transcriber import Speech, Transcriber
+    from lemonade.model import Model
+
+logger = logging.getLogger("lemonade.inference.realtime")
+
+#: Milliseconds of a turn before its first preview. Of less, engines make up words.
+FIRST_MS = 900
+#: Milliseconds of new audio from one preview to the next.
+EVERY_MS = 1000
+#: Milliseconds without voice after which the turn may be about to end, and its final text due.
+PAUSE_MS = 200
+#: Milliseconds of audio of one preview. Whisper hears 30 s at once, and takes as long for less than that.
+LONGEST_MS = 20_000
+#: Where in them a piece may end that is not asked for again: at the quietest part between these.
+CUT_FROM_MS = 10_000
+CUT_TO_MS = 16_000
+#: Milliseconds of such a part.
+CUT_MS = 100
+
+
+class Preview:
+    """The previews of one turn.
+
+    Args:
+        buffer: holds the turn's audio from `turn_start` on.
+        speech: makes a request of audio.
+        find: the model; raises LemonadeError.
+        show: takes the whole text so far, when it has changed.
+    """
+
+    def __init__(
+        self,
+        buffer: AudioBuffer,
+        speech: Callable[[bytes], Speech],
+        find: Callable[[], Model],
+        transcriber: Transcriber,
+        show: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._buffer = buffer
+        self._speech = speech
+        self._find = find
+        self._transcriber = transcriber
+        self._show = show
+        self._kept = ""
+        self._kept_to = buffer.turn_start
+        self._next = buffer.turn_start + self._samples(FIRST_MS)
+        self._shown = ""
+        self._task: asyncio.Task[None] | None = None
+        self._over = False
+
+    def consider(self) -> None:
+        """Asks for a preview if it is time for one."""
+        if self._over or self._task is not None or self._buffer.heard < self._next or self._pausing:
+            return
+        try:
+            self._transcriber.lane(self._find()).wish(self, self._begin)
+        except LemonadeError:
+            # The final text will tell of it.
+            self._over = True
+
+    def end(self) -> asyncio.Task[None] | None:
+        """No more previews. Answers the one that is being given up, if there is one."""
+        self._over = True
+        if self._task is not None:
+            self._task.cancel()
+        return self._task
+
+    @property
+    def _pausing(self) -> bool:
+        return self._buffer.pause_ms >= PAUSE_MS
+
+    def _begin(self) -> asyncio.Task[None] | None:
+        if self._over or self._pausing:
+            return None
+        self._task = asyncio.create_task(self._run())
+        return self._task
+
+    async def _run(self) -> None:
+        before = self._next
+        try:
+            self._next = self._buffer.heard + self._samples(EVERY_MS)
+            model = self._find()
+            if self._buffer.heard - self._kept_to > self._samples(LONGEST_MS):
+                cut = self._quiet_place()
+                text = await self._transcriber.interim(model, self._piece(cut))
+                self._kept, self._kept_to = _joined(self._kept, text), cut
+            text = await self._transcriber.interim(model, self._piece(self._buffer.heard))
+            text = _joined(self._kept, text)
+            if text and text != self._shown:
+                self._shown = text
+                await self._show(text)
+        except asyncio.CancelledError:
+            # Somebody's final text was due; the next one may come at once.
+            self._next = before
+            raise
+        except LemonadeError as error:
+            logger.debug("no preview: %s", error.message)
+            self._over = True
+        finally:
+            self._task = None
+
+    def _piece(self, end: int) -> Speech:
+        return self._speech(self._buffer.copy(self._kept_to, end))
+
+    def _quiet_place(self) -> int:
+        """Where a piece from `_kept_to` on may end, as between two words as can be."""
+        start = self._kept_to + self._samples(CUT_FROM_MS)
+        audio = array.array("h", self._buffer.copy(start, self._kept_to + self._samples(CUT_TO_MS)))
+        if sys.byteorder == "big":
+            audio.byteswap()
+        step = self._samples(CUT_MS)
+        parts = range(0, len(audio) - step, step)
+        quietest = min(parts, key=lambda at: sum(map(mul, audio[at : at + step], audio[at : at + step])))
+        return start + quietest + step // 2
+
+    def _samples(self, milliseconds: int) -> int:
+        return milliseconds * self._buffer.rate // 1000
+
+
+def _joined(before: str, after: str) -> str:
+    return f"{before} {after}".strip()

@@ -1,0 +1,125 @@
+"""Spoken pieces as text, by the engines; one for all sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import msgspec
+
+from lemonade.errors import EngineReplied
+from lemonade.inference.failure import engine_failure
+from lemonade.inference.realtime.buffer import WIDTH
+from lemonade.inference.realtime.lane import Lane
+from lemonade.inference.relay import on_engine
+
+if TYPE_CHECKING:
+    from lemonade.model import Model
+    from lemonade.residency.lease import Lease
+    from lemonade.residency.manager import Residency
+    from lemonade.system.metrics import Measurement, Metrics
+
+#: Milliseconds that an engine is given at least; what is shorter is followed by silence. Whisper refuses to hear less.
+LEAST_MS = 500
+#: Most bytes of an engine's error that are read.
+MAX_ERROR = 64 * 1024
+
+
+class Speech(msgspec.Struct, frozen=True):
+    """Audio that belongs together: mono, little-endian, 16 bits.
+
+    Attributes:
+        rate: samples per second.
+        language: a code such as `en`; empty for the engine's own choice.
+        prompt: what the engine is to have in mind; empty for nothing.
+    """
+
+    audio: bytes
+    rate: int
+    language: str = ""
+    prompt: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.audio) / WIDTH / self.rate
+
+    def padded(self) -> Speech:
+        least = LEAST_MS * self.rate // 1000 * WIDTH
+        if len(self.audio) >= least:
+            return self
+        return msgspec.structs.replace(self, audio=self.audio.ljust(least, b"\0"))
+
+
+class Transcriber:
+    """Asks the engines."""
+
+    def __init__(self, residency: Residency, metrics: Metrics) -> None:
+        self._residency = residency
+        self._metrics = metrics
+        self._lanes: dict[str, Lane] = {}
+
+    def lane(self, model: Model) -> Lane:
+        """The order of those who ask for this model."""
+        for name in [name for name, lane in self._lanes.items() if lane.is_idle]:
+            del self._lanes[name]
+        return self._lanes.setdefault(model.canonical, Lane())
+
+    async def final(self, model: Model, speech: Speech) -> str:
+        """The text of a piece that is complete. The model is loaded if it has to be.
+
+        Raises:
+            LemonadeError: it could not be loaded, or its engine failed.
+        """
+        with self.lane(model).final():
+            return await self._ask(model, speech, self._metrics)
+
+    async def interim(self, model: Model, speech: Speech) -> str:
+        """The text of a piece that goes on. To be begun by the model's lane. Raises as `final` does."""
+        return await self._ask(model, speech, None)
+
+    async def warm(self, model: Model) -> None:
+        """Has the model loaded, so that the first words do not wait for it. Raises what kept it from being ready."""
+        async with self._residency.lease(model):
+            return
+
+    async def _ask(self, model: Model, speech: Speech, metrics: Metrics | None) -> str:
+        work = Transcription(speech.padded())
+        await on_engine(self._residency, model, work, metrics=metrics)
+        return work.text
+
+
+class Heard(msgspec.Struct):
+    """What an engine answers."""
+
+    text: str
+
+
+class Transcription:
+    """The work of one piece."""
+
+    measurement: Measurement | None = None
+
+    def __init__(self, speech: Speech) -> None:
+        query = {"rate": str(speech.rate)}
+        if speech.language:
+            query["language"] = speech.language
+        if speech.prompt:
+            query["prompt"] = speech.prompt
+        self._path = f"/pcm?{urlencode(query)}"
+        self._audio = speech.audio
+        self.passed_on = False
+        self.text = ""
+
+    async def run(self, lease: Lease) -> None:
+        headers = {"content-type": "application/octet-stream"}
+        reply = await lease.connection.request("POST", self._path, self._audio, headers)
+        try:
+            if reply.status != 200:
+                raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
+            body = await reply.read()
+        finally:
+            reply.close()
+        try:
+            self.text = msgspec.json.decode(body, type=Heard).text.strip()
+        except msgspec.MsgspecError as error:
+            raise EngineReplied(f"The engine's answer lacks what it must have: {error}.", status=502) from None
