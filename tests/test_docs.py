@@ -22,7 +22,7 @@ import typer
 from typer.main import get_command
 
 from lemonade import __version__
-from lemonade.api.table import ENDPOINTS
+from lemonade.api.table import ENDPOINTS, SOCKETS
 from lemonade.cli.config import _value
 from lemonade.cli.main import app, arrange
 from lemonade.engines.llamacpp.arguments import RESERVED
@@ -222,6 +222,7 @@ def sources(floor: Path) -> list[Path]:
 
 def test_the_readme_says_of_every_endpoint_whether_it_is_there() -> None:
     there = {f"{one.method} {path}" for one in ENDPOINTS for path in one.paths}
+    there |= {f"WS {path}" for one in SOCKETS for path in one.paths}
     rows = re.findall(r"^\|[^|]*\|([^|]*)\| (works|not yet) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     assert rows
     for cell, state in rows:

@@ -15,7 +15,8 @@ async def openapi_document(exchange: Exchange, body: None) -> None:
 async def docs(exchange: Exchange, body: None) -> None:
     from lemonade.api.reference import page
 
-    await exchange.reply(page(exchange.services.endpoints).encode(), media_type=b"text/html; charset=utf-8")
+    text = page(exchange.services.endpoints, exchange.services.sockets)
+    await exchange.reply(text.encode(), media_type=b"text/html; charset=utf-8")
 
 
 OPENAPI = Endpoint(

@@ -17,6 +17,7 @@ import msgspec
 from lemonade import __version__
 from lemonade.api.endpoint import Empty, Endpoint, ErrorRow
 from lemonade.api.form import Upload
+from lemonade.api.websocket import WebSocketEndpoint
 
 FAMILIES = {
     "openai": "OpenAI-compatible API",
@@ -159,12 +160,15 @@ def _by_status(rows: Iterable[ErrorRow]) -> dict[int, list[ErrorRow]]:
 # Markdown
 
 
-def markdown(family: str, endpoints: Iterable[Endpoint]) -> str:
+def markdown(family: str, endpoints: Iterable[Endpoint], sockets: Iterable[WebSocketEndpoint] = ()) -> str:
     """One page of the reference."""
     lines = [f"# {FAMILIES[family]}", "", "Generated from the endpoint declarations; do not edit.", ""]
     for endpoint in endpoints:
         if endpoint.family == family:
             lines += _section(endpoint)
+    for socket in sockets:
+        if socket.family == family:
+            lines += _socket_section(socket)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -187,8 +191,29 @@ def _section(endpoint: Endpoint) -> list[str]:
         if endpoint.response_is_array:
             lines += ["An array of objects with these keys:", ""]
         lines += [f"- `{field.name}`: {field.about}" for field in fields(endpoint.response)] + [""]
-    lines += ["### Errors", "", "| Status | Code | When |", "| --- | --- | --- |"]
-    for status, rows in _by_status(endpoint.all_errors).items():
+    return [*lines, *_errors("Errors", endpoint.all_errors)]
+
+
+def _socket_section(socket: WebSocketEndpoint) -> list[str]:
+    lines = [f"## `WS {socket.paths[0]}`", "", f"{socket.summary}.", "", socket.description, ""]
+    if socket.query is not Empty:
+        lines += ["### Query", "", *_table(socket.query)]
+    for title, structs in (("From the client", socket.receives), ("From the daemon", socket.sends)):
+        lines += [f"### {title}", ""]
+        for struct in structs:
+            lines += [f"`{struct.__struct_config__.tag}`: {_about(struct)}", ""]
+            lines += [f"- `{field.name}`: {field.about}" for field in fields(struct)]
+            lines += [""]
+    return [*lines, *_errors("Refusals of the handshake", socket.all_errors)]
+
+
+def _about(struct: type[msgspec.Struct]) -> str:
+    return " ".join((inspect.getdoc(struct) or "").split())
+
+
+def _errors(title: str, errors: Iterable[ErrorRow]) -> list[str]:
+    lines = [f"### {title}", "", "| Status | Code | When |", "| --- | --- | --- |"]
+    for status, rows in _by_status(errors).items():
         lines += [f"| {status} | {f'`{row.code}`' if row.code else ''} | {row.when} |" for row in rows]
     return [*lines, ""]
 
@@ -200,22 +225,23 @@ def _table(struct: type[msgspec.Struct]) -> list[str]:
     return [*lines, ""]
 
 
-def pages(endpoints: Iterable[Endpoint]) -> dict[str, str]:
+def pages(endpoints: Iterable[Endpoint], sockets: Iterable[WebSocketEndpoint] = ()) -> dict[str, str]:
     """File name to text of every page under `docs/api/`."""
-    endpoints = list(endpoints)
-    return {f"{family}.md": markdown(family, endpoints) for family in FAMILIES}
+    endpoints, sockets = list(endpoints), list(sockets)
+    return {f"{family}.md": markdown(family, endpoints, sockets) for family in FAMILIES}
 
 
 # The page at /docs
 
 
-def page(endpoints: Iterable[Endpoint]) -> str:
+def page(endpoints: Iterable[Endpoint], sockets: Iterable[WebSocketEndpoint] = ()) -> str:
     """The reference as one HTML page that loads nothing from anywhere."""
     parts = [_PAGE_HEAD]
-    endpoints = list(endpoints)
+    endpoints, sockets = list(endpoints), list(sockets)
     for family, title in FAMILIES.items():
         parts.append(f"<h1>{title}</h1>")
         parts += [_html_section(one) for one in endpoints if one.family == family]
+        parts += [_html_socket(one) for one in sockets if one.family == family]
     return "".join(parts)
 
 
@@ -238,29 +264,50 @@ def _html_section(endpoint: Endpoint) -> str:
         ("Response", endpoint.response),
     )
     for title, struct in parts_of_it:
-        if struct is None or struct is Empty:
-            continue
-        rows = (
-            f"<tr><td><code>{escape(field.name)}</code><td>{'required' if field.required else ''}"
-            f"<td>{escape(field.about)}"
-            for field in fields(struct)
-        )
-        parts.append(f"<h3>{title}</h3><table>{''.join(rows)}</table>")
+        if struct is not None and struct is not Empty:
+            parts.append(f"<h3>{title}</h3>{_html_fields(struct)}")
+    return "".join(parts) + _html_errors(endpoint.all_errors)
+
+
+def _html_socket(socket: WebSocketEndpoint) -> str:
+    escape = html.escape
+    head = f"<code>WS {escape(socket.paths[0])}</code> {escape(socket.summary)}"
+    parts = [f"<details><summary>{head}</summary><p>{escape(socket.description)}</p>"]
+    if socket.query is not Empty:
+        parts.append(f"<h3>Query</h3>{_html_fields(socket.query)}")
+    for title, structs in (("From the client", socket.receives), ("From the daemon", socket.sends)):
+        parts.append(f"<h3>{title}</h3>")
+        for struct in structs:
+            parts.append(
+                f"<p><code>{struct.__struct_config__.tag}</code> {escape(_about(struct))}{_html_fields(struct)}"
+            )
+    return "".join(parts) + _html_errors(socket.all_errors)
+
+
+def _html_fields(struct: type[msgspec.Struct]) -> str:
     rows = (
-        f"<tr><td>{row.status}<td><code>{row.code or ''}</code><td>{escape(row.when)}"
-        for group in _by_status(endpoint.all_errors).values()
+        f"<tr><td><code>{html.escape(field.name)}</code><td>{'required' if field.required else ''}"
+        f"<td>{html.escape(field.about)}"
+        for field in fields(struct)
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _html_errors(errors: Iterable[ErrorRow]) -> str:
+    rows = (
+        f"<tr><td>{row.status}<td><code>{row.code or ''}</code><td>{html.escape(row.when)}"
+        for group in _by_status(errors).values()
         for row in group
     )
-    parts.append(f"<h3>Errors</h3><table>{''.join(rows)}</table></details>")
-    return "".join(parts)
+    return f"<h3>Errors</h3><table>{''.join(rows)}</table></details>"
 
 
 def main() -> None:
-    from lemonade.api.table import ENDPOINTS
+    from lemonade.api.table import ENDPOINTS, SOCKETS
 
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages(ENDPOINTS).items():
+    for name, text in pages(ENDPOINTS, SOCKETS).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

@@ -68,20 +68,25 @@ class SessionFields(Struct):
     ] = None
 
 
+SESSION = (
+    "`model`, `turn_detection` (`null`, or any of `threshold`, `silence_duration_ms`, `prefix_padding_ms`), "
+    "`input_audio_transcription` (`model`, `language`, `prompt`), or in OpenAI's nested shape `audio.input` with "
+    "`format`, `transcription` and `turn_detection`."
+)
 EventId = Annotated[str | None, Meta(description="Any string; an `error` about this message repeats it.")]
 
 
 class SessionUpdate(Struct, tag="session.update", tag_field="type"):
     """Sets up the session. What is left out stays as it is."""
 
-    session: Annotated[SessionFields, Meta(description="What to set.")]
+    session: Annotated[SessionFields, Meta(description=SESSION)]
     event_id: EventId = None
 
 
 class TranscriptionSessionUpdate(Struct, tag="transcription_session.update", tag_field="type"):
     """The same, under its older name."""
 
-    session: Annotated[SessionFields, Meta(description="What to set.")]
+    session: Annotated[SessionFields, Meta(description=SESSION)]
     event_id: EventId = None
 
 
