@@ -90,14 +90,18 @@ class Job:
             raise Cancelled
 
     @contextmanager
-    def unstoppable(self) -> Iterator[None]:
+    def unstoppable(self, grace: float = 0.0) -> Iterator[None]:
         """Around a call into a library that cannot be stopped: the process ends when the client leaves during it,
-        and is started anew for the next request."""
+        and is started anew for the next request.
+
+        Args:
+            grace: seconds that the call may still take when the client has left, as it may be about to return.
+        """
         over = threading.Event()
 
         def watch() -> None:
             while not over.wait(LOOK):
-                if self.cancelled:
+                if self.cancelled and not over.wait(grace):
                     self.abandon()
 
         watcher = threading.Thread(target=watch, daemon=True)

@@ -81,12 +81,30 @@ def duration(path: Path) -> float | None:
         return None
 
 
-def from_pcm(data: bytes) -> Samples:
-    """Samples of raw sound: 16 bits each, signed, little-endian, one channel. An odd last byte is left out."""
+def from_pcm(data: bytes, rate: int = RATE, *, wanted: int = RATE) -> Samples:
+    """Samples of raw sound: 16 bits each, signed, little-endian, one channel. An odd last byte is left out.
+
+    Args:
+        rate: of the raw sound, in Hz.
+        wanted: of what comes out.
+
+    Raises:
+        InvalidArgument: nothing has such a rate.
+    """
+    import av
     import numpy as np
 
-    whole = memoryview(data)[: len(data) & ~1]
-    return np.frombuffer(whole, "<i2").astype(np.float32) / np.float32(32768)
+    low, high = _RATES
+    if not low <= rate <= high:
+        raise InvalidArgument(f"'rate' must be from {low} to {high} samples per second, not {rate}.", param="rate")
+    samples = np.frombuffer(memoryview(data)[: len(data) & ~1], "<i2").astype(np.float32) / np.float32(32768)
+    if rate == wanted or not len(samples):
+        return samples
+    frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+    frame.sample_rate = rate
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=wanted)
+    pieces = [*resampler.resample(frame), *resampler.resample(None)]
+    return np.concatenate([piece.to_ndarray()[0] for piece in pieces])
 
 
 def _check(stream: av.AudioStream) -> None:
