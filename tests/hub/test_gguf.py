@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lemonade.hub.gguf import MAX_STRING, Header, InvalidGGUF, has_magic, read_header
-from tests.hub.gguf_file import gguf, string
+from tests.hub.gguf_file import gguf, string, value
 
 LLAMA: dict[str, Any] = {
     "general.architecture": "llama",
@@ -98,6 +98,35 @@ def test_a_large_vocabulary_is_passed_over(tmp_path: Path) -> None:
     tokens = [f"token {number}" for number in range(150_000)]
     header = read(tmp_path, gguf({**LLAMA, "tokenizer.ggml.tokens": tokens, "last": "x", "llama.context_length": 77}))
     assert header.context_length == 77
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(1, 200), st.integers(0, 400)), max_size=12),
+    st.sampled_from([b"a", b"\0", b"\x08\0\0\0\0\0\0\0", b"\xff"]),
+)
+def test_strings_of_all_lengths_are_passed_over(tmp_path: Path, runs: list[tuple[int, int]], fill: bytes) -> None:
+    strings = [(fill * size)[:size] for count, size in runs for _ in range(count)]
+    array = struct.pack("<IIQ", 9, 8, len(strings)) + b"".join(struct.pack("<Q", len(one)) + one for one in strings)
+    body = (
+        string("general.architecture") + value("llama") + string("a") + array + string("llama.block_count") + value(7)
+    )
+    assert read(tmp_path, b"GGUF" + struct.pack("<IQQ", 3, 0, 3) + body).block_count == 7
+    if strings and strings[-1]:
+        with pytest.raises(InvalidGGUF, match="ends inside"):
+            read(tmp_path, b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + body[: body.index(array) + len(array) - 1])
+
+
+def test_what_is_read_in_all_is_bounded(tmp_path: Path) -> None:
+    pairs = {f"tokenizer.chat_template.{number}": "tool_call " * 20_000 for number in range(40)}
+    header = read(
+        tmp_path,
+        gguf({"general.architecture": "llama", **pairs, "tokenizer.chat_template": "x", "llama.block_count": 3}),
+    )
+    # What comes too late is not there, but what is small is.
+    assert (header.block_count, header.capabilities) == (3, {"tool-calling"})
+    with pytest.raises(InvalidGGUF, match="key is too long"):
+        read(tmp_path, gguf({f"{number:02}" + "k" * 60_000: 1 for number in range(40)}))
 
 
 def test_a_string_larger_than_the_window_is_passed_over(tmp_path: Path) -> None:
