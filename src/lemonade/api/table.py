@@ -6,6 +6,8 @@ from lemonade.api.endpoint import Endpoint
 from lemonade.api.lemonade.aliases import ADD_ALIAS, ALIASES, REMOVE_ALIAS
 from lemonade.api.lemonade.backends import DRY_RUN, INSTALL, UNINSTALL
 from lemonade.api.lemonade.cache import CLEANUP
+from lemonade.api.lemonade.classify import CLASSIFY
+from lemonade.api.lemonade.cloud import AUTH, CLEAR, PROVIDERS
 from lemonade.api.lemonade.configuration import (
     CONFIG,
     CONFIG_DEFAULTS,
@@ -26,6 +28,7 @@ from lemonade.api.lemonade.pull import PULL
 from lemonade.api.lemonade.registration import REGISTER
 from lemonade.api.lemonade.rerank import RERANK, RERANKER, RERANKING
 from lemonade.api.lemonade.residency import LOAD, PIN, UNLOAD
+from lemonade.api.lemonade.routing import VALIDATE
 from lemonade.api.lemonade.search import SEARCH
 from lemonade.api.lemonade.slots import SLOT, SLOTS
 from lemonade.api.lemonade.stats import STATS
@@ -58,6 +61,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     RERANK,
     RERANKING,
     RERANKER,
+    CLASSIFY,
+    VALIDATE,
     TOKENIZE,
     SLOTS,
     SLOT,
@@ -78,6 +83,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     INSTALL,
     UNINSTALL,
     DRY_RUN,
+    PROVIDERS,
+    AUTH,
+    CLEAR,
     SYSTEM_INFO,
     SYSTEM_STATS,
     PARAMS,

@@ -229,7 +229,7 @@ class Catalog:
         Raises:
             OSError: a file cannot be removed, or the definition cannot be.
         """
-        if not model.is_collection or model.checkpoints:
+        if model.recipe != "cloud" and (not model.is_collection or model.checkpoints):
             # Taking a large file off the disk takes a while; the daemon answers others meanwhile.
             await asyncio.to_thread(self._store.delete, model, self.all_models())
         if model.origin == "user":

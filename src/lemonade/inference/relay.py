@@ -284,13 +284,16 @@ class Heartbeat:
     """Writes a comment into a stream that has been silent for a second.
 
     One timer per stream looks at when the last piece went out, so that a piece costs no timer of its own.
+
+    Args:
+        first: seconds until the first comment, if nothing goes out before.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, *, first: float = PING_AFTER) -> None:
         self._sink = sink
         self._loop = asyncio.get_running_loop()
-        self._last = self._loop.time()
-        self._timer = self._loop.call_later(PING_AFTER, self._look)
+        self._last = self._loop.time() + first - PING_AFTER
+        self._timer = self._loop.call_later(first, self._look)
         self._beat: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Heartbeat:

@@ -10,8 +10,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.api.endpoint import Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.lemonade import cloud
 from lemonade.api.lemonade.pull import report
 from lemonade.api.storage import STORAGE_ERROR
+from lemonade.errors import MissingArgument
 
 if TYPE_CHECKING:
     from lemonade.engines.engine import Build
@@ -25,11 +27,14 @@ _RELEASE_ERRORS = (
 )
 
 
-class InstallRequest(msgspec.Struct):
-    """A backend of a recipe."""
+class InstallRequest(cloud.InstallProvider, kw_only=True):
+    """A backend of a recipe; or with the backend `cloud` a provider of models, of which what is left out stays as it
+    was if it is installed already."""
 
-    recipe: Annotated[str, Meta(description="Such as `llamacpp`.")]
-    backend: Annotated[str, Meta(description="Such as `vulkan`; `GET /v1/system-info` lists them.")]
+    backend: Annotated[
+        str, Meta(description="Such as `vulkan`; `GET /v1/system-info` lists them. `cloud` for a provider.")
+    ]
+    recipe: Annotated[str | UnsetType | None, Meta(description="Such as `llamacpp`. Not for `cloud`.")] = UNSET
     stream: Annotated[bool | UnsetType | None, Meta(description="`true` sends progress as server-sent events.")] = UNSET
     subscribe: Annotated[
         bool | UnsetType | None, Meta(description="With `stream`: `false` answers at once with the download job.")
@@ -41,10 +46,11 @@ class InstallRequest(msgspec.Struct):
 
 
 class UninstallRequest(msgspec.Struct):
-    """A backend of a recipe."""
+    """A backend of a recipe, or a cloud provider."""
 
-    recipe: Annotated[str, Meta(description="Such as `llamacpp`.")]
-    backend: Annotated[str, Meta(description="Such as `vulkan`.")]
+    backend: Annotated[str, Meta(description="Such as `vulkan`; `cloud` for a provider.")]
+    recipe: Annotated[str | UnsetType | None, Meta(description="Such as `llamacpp`. Not for `cloud`.")] = UNSET
+    provider: Annotated[str | UnsetType | None, Meta(description="Cloud: the provider's name.")] = UNSET
 
 
 class DryRunRequest(msgspec.Struct):
@@ -82,8 +88,11 @@ class DryRunResponse(msgspec.Struct):
 
 
 async def install(exchange: Exchange, body: InstallRequest) -> None:
+    if body.backend == "cloud":
+        await cloud.install(exchange, body)
+        return
     services = exchange.services
-    job = services.installer.install(body.recipe, body.backend, force=body.force is True)
+    job = services.installer.install(_recipe(body), body.backend, force=body.force is True)
     if body.stream is True and body.subscribe is False and job is not None:
         await exchange.json(job.snapshot())
     elif body.stream is True:
@@ -95,18 +104,28 @@ async def install(exchange: Exchange, body: InstallRequest) -> None:
 
 
 async def uninstall(exchange: Exchange, body: UninstallRequest) -> None:
+    if body.backend == "cloud":
+        await cloud.uninstall(exchange, body.provider)
+        return
     services = exchange.services
-    services.engines.known(body.recipe, body.backend)
+    recipe = _recipe(body)
+    services.engines.known(recipe, body.backend)
     for job in services.downloads.jobs():
-        if job.id == f"backend:{body.recipe}:{body.backend}":
+        if job.id == f"backend:{recipe}:{body.backend}":
             job.cancel()
             services.downloads.remove(job)
     for resident in services.residency.residents():
-        if resident.model.recipe == body.recipe and resident.launch.backend == body.backend:
+        if resident.model.recipe == recipe and resident.launch.backend == body.backend:
             await services.residency.unload(resident.model)
-    await asyncio.to_thread(services.installer.uninstall, body.recipe, body.backend)
+    await asyncio.to_thread(services.installer.uninstall, recipe, body.backend)
     services.catalog.changed()
     await _done(exchange, body)
+
+
+def _recipe(body: InstallRequest | UninstallRequest) -> str:
+    if not isinstance(body.recipe, str):
+        raise MissingArgument("recipe")
+    return body.recipe
 
 
 async def _done(exchange: Exchange, body: InstallRequest | UninstallRequest) -> None:
@@ -162,7 +181,8 @@ INSTALL = Endpoint(
     description=(
         "Fetches a released program, compares it with its sha256, and unpacks it into the daemon's cache. What is "
         "installed already, or comes with a package, is done at once. Two callers share one download, and it goes on "
-        "when they leave."
+        "when they leave. The backend `cloud` adds a provider of models, or changes it, and lists its models; the "
+        "answer is as that of `GET /v1/cloud`, with `warnings` if anything is not as it should be."
     ),
     body=InstallRequest,
     response=BackendResponse,
@@ -170,6 +190,7 @@ INSTALL = Endpoint(
     errors=(
         *_RELEASE_ERRORS,
         ErrorRow(400, "lemond_offline", "The daemon is in offline mode."),
+        ErrorRow(400, "insecure_http_requires_opt_in", "Cloud: `base_url` is plain http, and nobody consents."),
         ErrorRow(500, "archive_refused", "The archive holds what no honest one would; nothing was unpacked."),
         ErrorRow(500, "not_enough_space", "The disk is too full."),
         ErrorRow(500, "download_cancelled", "Somebody cancelled the download."),
@@ -185,11 +206,12 @@ UNINSTALL = Endpoint(
     summary="Remove an engine that was installed",
     description=(
         "Unloads the models that run on it first. Removes what `POST /v1/install` fetched and nothing else, so it "
-        "succeeds when there is nothing."
+        "succeeds when there is nothing. "
+        "A cloud provider goes with its key and its models."
     ),
     body=UninstallRequest,
     response=BackendResponse,
-    errors=(STORAGE_ERROR,),
+    errors=(cloud.NOT_INSTALLED, STORAGE_ERROR),
     changes=True,
     handler=uninstall,
 )

@@ -35,6 +35,12 @@ async def delete(exchange: Exchange, body: DeleteRequest) -> None:
     if not isinstance(name, str):
         raise MissingArgument("model", "Missing required argument 'model' (or 'model_name').")
     model = _model(exchange, name)
+    if model.origin == "cloud":
+        provider = model.extras["cloud_provider"]
+        raise RequestError(
+            f"'{name}' runs at a cloud provider and has no files here; uninstall '{provider}' to be rid of it.",
+            param="model",
+        )
     if model.origin == "extra":
         raise RequestError(
             f"'{name}' lies in the folder of extra models, which is yours; delete its file there.", param="model"
@@ -49,6 +55,7 @@ async def delete(exchange: Exchange, body: DeleteRequest) -> None:
             services.downloads.remove(job)
     with storing():
         await services.catalog.delete(model)
+    services.router.refresh()
     await exchange.json({"status": "success", "message": f"Deleted model: {name}"})
 
 

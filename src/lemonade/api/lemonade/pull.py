@@ -70,7 +70,7 @@ async def pull(exchange: Exchange, body: PullRequest) -> None:
     model = _wanted(exchange, name)
     downloaded = services.catalog.is_downloaded(model)
     upgrade = body.do_not_upgrade is not True
-    if model.is_local or model.source == "local_upload":
+    if model.is_local or model.source == "local_upload" or model.recipe == "cloud":
         if not downloaded:
             raise InvalidArgument(f"The files of '{name}' are not where its definition says.", param="model")
         await _done(exchange, body, name)
@@ -105,8 +105,11 @@ def _register(exchange: Exchange, definition: dict[str, Any]) -> Model:
     catalog = exchange.services.catalog
     bare_name(definition)
     if definition.get("models") is None:
-        return catalog.register(definition, keep=True)
-    return catalog.register_all(unbundle(definition, catalog.lookup), keep=True)[-1]
+        model = catalog.register(definition, keep=True)
+    else:
+        model = catalog.register_all(unbundle(definition, catalog.lookup), keep=True)[-1]
+    exchange.services.router.refresh()
+    return model
 
 
 def _known(exchange: Exchange, name: str) -> Model:

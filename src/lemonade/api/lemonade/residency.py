@@ -48,7 +48,7 @@ async def load(exchange: Exchange, body: LoadRequest) -> None:
     pinned = body.pinned if isinstance(body.pinned, bool) else None
     if model.is_collection:
         await _load_parts(exchange, model, pinned)
-    else:
+    elif model.recipe != "cloud":  # a provider keeps its models ready
         await services.residency.load(model, _options(exchange, body, model), pinned=pinned)
     await exchange.json(
         {
@@ -79,7 +79,8 @@ async def _load_parts(exchange: Exchange, collection: Model, pinned: bool | None
         return
     services = exchange.services
     for name in collection.components:
-        if entry := services.catalog.entry_or_none(name):
+        entry = services.catalog.entry_or_none(name)
+        if entry is not None and entry.model.recipe != "cloud":
             await services.residency.load(entry.model, {}, pinned=pinned)
 
 

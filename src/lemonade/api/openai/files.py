@@ -48,7 +48,8 @@ async def files(exchange: Exchange, body: None) -> None:
     model = _model(exchange)
     shown = []
     try:
-        for role, located in services.store.locate(model).items():
+        located_files = {} if model.recipe == "cloud" else services.store.locate(model)
+        for role, located in located_files.items():
             for path in shards(located) if located else [_expected(exchange, model, role)]:
                 shown.append(_describe(path, role, exists=located is not None))
     except OSError as error:

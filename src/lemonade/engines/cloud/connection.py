@@ -83,6 +83,8 @@ class CloudConnection:
     def __init__(self, provider: Provider, key: Callable[[], str | None]) -> None:
         self.provider = provider
         self.circuit = Circuit()
+        #: What this provider was found not to understand.
+        self.learned: set[str] = set()
         self._key = key
         self._client: httpx2.AsyncClient | None = None
         self._opening = asyncio.Lock()

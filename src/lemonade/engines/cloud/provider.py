@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lemonade.engines.cloud.failures import InsecureHTTP
-from lemonade.errors import InvalidArgument
+from lemonade.errors import InvalidArgument, MissingArgument
 
 Wire = Literal["openai", "anthropic"]
 WIRES: tuple[str, ...] = get_args(Wire)
@@ -112,6 +112,8 @@ def read(entry: Mapping[str, Any]) -> Provider:
         raise InvalidArgument(
             "'auth_header_prefix' must be at most 64 printable ASCII characters.", param="auth_header_prefix"
         )
+    if entry.get("base_url") is None:
+        raise MissingArgument("base_url")
     return Provider(
         name=name,
         base_url=_address(entry.get("base_url"), insecure=insecure),

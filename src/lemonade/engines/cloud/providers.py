@@ -187,18 +187,23 @@ class Providers:
             InvalidArgument, InsecureHTTP: a field.
             StorageError, OSError: the configuration cannot be written.
         """
+        if key is not None:
+            key = check_key(key)
+        provider = self.change(entry)
+        if key is not None:
+            self._keep(provider.name, key)
+        return provider, await self._discover(self._state(provider.name))
+
+    def change(self, entry: Mapping[str, Any]) -> Provider:
+        """As `install`, without a discovery."""
         name = entry.get("name")
         before = self._states.get(name) if isinstance(name, str) else None
         kept = msgspec.to_builtins(before.provider) if before else {}
         provider = read({**kept, **{field: value for field, value in entry.items() if value is not None}})
-        if key is not None:
-            key = check_key(key)
         if before is None or before.provider != provider:
             others = [each.stored() for each in self.all() if each.name != provider.name]
             self._store([*others, provider.stored()])
-        if key is not None:
-            self._keep(provider.name, key)
-        return provider, await self._discover(self._state(provider.name))
+        return provider
 
     def uninstall(self, name: str) -> int:
         """Removes a provider and its key; how many models went with it.
