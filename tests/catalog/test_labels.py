@@ -26,6 +26,9 @@ from lemonade.errors import InvalidArgument
         ("llamacpp", ["chat", "embeddings", "tts"], "these labels name two: 'chat' and 'embeddings'"),
         ("whispercpp", ["chat"], "It serves 'transcription'. Omit the label to deploy as 'transcription'."),
         ("collection.omni", ["chat", "image"], "these labels name two: 'chat' and 'image'"),
+        ("llamacpp", ["zero-shot"], "'zero-shot' is said of classifiers that take their labels from each request"),
+        ("llamacpp", ["systemone", "zero-shot", "chat"], "but this model deploys as 'chat'"),
+        ("kokoro", ["zero-shot"], "but this model deploys as 'tts'"),
     ],
 )
 def test_labels_of_models_that_cannot_exist(recipe: str, given: list[str], message: str) -> None:
@@ -42,6 +45,8 @@ def test_labels_of_models_that_cannot_exist(recipe: str, given: list[str], messa
         ("llamacpp", ["embedding", "embeddings"]),
         ("llamacpp", ["systemone", "classification"]),
         ("onnxruntime", ["classification", "classifier", "zero-shot"]),
+        ("onnxruntime", ["zero-shot"]),
+        ("llamacpp", ["zero-shot", "systemone", "classification"]),
         ("llamacpp", ["vision", "hot", "made-up"]),
         ("collection.omni", ["image"]),
     ],

@@ -9,6 +9,9 @@ from lemonade.catalog.recipes import RECIPES
 from lemonade.errors import InvalidArgument
 from lemonade.model import MODE_SYNONYMS, deployment_mode
 
+#: A capability of classifiers.
+ZERO_SHOT = "zero-shot"
+
 #: Fields of a registration that are labels in older clients. `embedding` and `reranking` claim a mode.
 LEGACY_FLAGS = {
     "embedding": "embeddings",
@@ -19,7 +22,7 @@ LEGACY_FLAGS = {
 
 
 def refuse(name: str, recipe: str, labels: Iterable[str]) -> None:
-    """Refuses labels that name a mode which the recipe does not serve, or two different modes.
+    """Refuses labels that name a mode which the recipe does not serve, two different modes, or what only another does.
 
     Args:
         name: the model's name as the client wrote it, for the message.
@@ -48,6 +51,13 @@ def refuse(name: str, recipe: str, labels: Iterable[str]) -> None:
                 param="labels",
             )
         first = first or label
+    mode = deployment_mode(first) if first else RECIPES[recipe].modes[0] if recipe in RECIPES else "classification"
+    if ZERO_SHOT in labels and mode != "classification":
+        raise InvalidArgument(
+            f"Model '{name}': '{ZERO_SHOT}' is said of classifiers that take their labels from each request, but this "
+            f"model deploys as '{mode}'. Leave the label out, or register it with recipe 'onnxruntime'.",
+            param="labels",
+        )
 
 
 def served(recipe: str, labels: Iterable[str] = ()) -> tuple[str, ...]:
