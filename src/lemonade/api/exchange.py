@@ -125,6 +125,10 @@ class Exchange:
             self.client_left = True
             task.cancel()
 
+    def add_header(self, name: bytes, value: bytes) -> None:
+        """Sends a further header with the answer, also with one that tells of a failure."""
+        self._headers = [*self._headers, (name, value)]
+
     async def json(self, value: Any, status: int = 200, headers: Headers | None = None) -> None:
         """Answers `value` as JSON."""
         await self.reply(_encoder.encode(value), status=status, headers=headers)

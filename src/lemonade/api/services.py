@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lemonade.api.openai.models import Listing
 from lemonade.inference.realtime.transcriber import Transcriber
+from lemonade.inference.routing.router import Router
 from lemonade.system.logs import Ring
 from lemonade.system.metrics import Metrics
 from lemonade.system.usage import Usage
@@ -53,7 +54,9 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     usage: Usage = field(default_factory=Usage)
     model_listing: Listing = field(default_factory=Listing)
+    router: Router = field(init=False)
     transcriber: Transcriber = field(init=False)
 
     def __post_init__(self) -> None:
         self.transcriber = Transcriber(self.residency, self.metrics)
+        self.router = Router(self.catalog, self.residency, self.metrics)

@@ -30,8 +30,13 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 class Loading(msgspec.Struct, kw_only=True):
     """What any request for text may say of the model that it names."""
 
+    metadata: Annotated[
+        dict[str, Any] | UnsetType | None,
+        Meta(description="Strings by name. Policies of router models may look at them; nothing else does."),
+    ] = UNSET
     route_trace: Annotated[
-        bool | UnsetType | None, Meta(description="Extension for router models; others answer as without it.")
+        bool | UnsetType | None,
+        Meta(description="Extension for router models: `true` adds the `trace` to `x_lemonade_route`."),
     ] = UNSET
     ctx_size: Annotated[
         ContextSize | UnsetType | None,

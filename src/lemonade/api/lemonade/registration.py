@@ -78,6 +78,7 @@ async def register(exchange: Exchange, body: RegisterRequest) -> None:
     services = exchange.services
     with storing():
         model = services.catalog.register(msgspec.json.decode(exchange.raw))
+    services.router.refresh()
     answer: dict[str, Any] = {
         "status": "success",
         "model_name": services.catalog.public_id(model),

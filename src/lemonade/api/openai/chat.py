@@ -9,11 +9,14 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.provided import PROVIDER_ERRORS, at_provider
+from lemonade.api.routed import RouteField, destination
 from lemonade.inference.chat import ChatRequest, check, check_model, check_reply, must_call, shape
 from lemonade.inference.choices import Untouched, forward_choices
 from lemonade.inference.forced_call import ForcedCall
 from lemonade.inference.media import examine, fetches_pictures, put_in
 from lemonade.inference.relay import EngineRequest, forward
+from lemonade.inference.routing.facts import of_chat
 
 if TYPE_CHECKING:
     from lemonade.api.services import Services
@@ -63,23 +66,29 @@ class ChatCompletion(msgspec.Struct):
         None
     )
     system_fingerprint: Annotated[str | None, Meta(description="The engine's build.")] = None
+    x_lemonade_route: RouteField = None
 
 
 async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
     services = exchange.services
-    check(body)
-    model = services.catalog.find(body.model)
+    found = services.catalog.find(body.model)
+    if found.recipe != "cloud":
+        check(body)
+    model, name, sink = await destination(exchange, found, body.model, body, of_chat)
     check_model(model)
+    stream = body.stream is True
+    if await at_provider(exchange, model, name, sink, "chat/completions", stream=stream, check=check_reply):
+        return
     allow_remote = fetches_pictures(services.settings)
-    found = await examine(body.messages, model, size=len(exchange.raw), allow_remote=allow_remote)
-    raw = await put_in(exchange.raw, found)
+    media = await examine(body.messages, model, size=len(exchange.raw), allow_remote=allow_remote)
+    raw = await put_in(exchange.raw, media)
     requests = [
         EngineRequest(
             path="/v1/chat/completions",
             body=one,
-            asked=body.model,
+            asked=name,
             alias=model.name,
-            stream=body.stream is True,
+            stream=stream,
             options=body.load_options,
             check=check_reply,
         )
@@ -87,10 +96,10 @@ async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
     ]
     names = must_call(body)
     if len(requests) == 1 and not names:
-        await forward(services.residency, model, requests[0], exchange, services.metrics)
+        await forward(services.residency, model, requests[0], sink, services.metrics)
         return
     editor = ForcedCall(names) if names else Untouched()
-    await forward_choices(services.residency, model, requests, exchange, services.metrics, editor)
+    await forward_choices(services.residency, model, requests, sink, services.metrics, editor)
 
 
 def _template(services: Services, model: Model) -> str | None:
@@ -105,7 +114,8 @@ CHAT_COMPLETIONS = Endpoint(
     summary="Generate the next message of a conversation",
     description=(
         "Downloads and loads the model if it is not loaded. Arguments that are not listed go to the engine untouched; "
-        "`null` counts as absent. A stream is silent for at most a second: then it carries a comment."
+        "`null` counts as absent. A stream is silent for at most a second: then it carries a comment. What "
+        "is asked of a cloud model goes to its provider as it is, and so do its answers and errors come back."
     ),
     body=ChatRequest,
     response=ChatCompletion,
@@ -115,6 +125,7 @@ CHAT_COMPLETIONS = Endpoint(
         ErrorRow(400, "context_length_exceeded", "The conversation does not fit into the model's context."),
         *LOAD_ERRORS,
         *ENGINE_ERRORS,
+        *PROVIDER_ERRORS,
     ),
     handler=chat_completions,
 )

@@ -10,10 +10,13 @@ from msgspec import Meta
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
 from lemonade.api.openai.chat import Usage
+from lemonade.api.provided import PROVIDER_ERRORS, at_provider
+from lemonade.api.routed import RouteField, destination
 from lemonade.inference.choices import forward_choices
 from lemonade.inference.completion import CompletionRequest, check_model, check_reply, prompts, shape
 from lemonade.inference.echo import CompletionEditor
 from lemonade.inference.relay import EngineRequest, forward
+from lemonade.inference.routing.facts import of_completion
 
 
 class CompletionChoice(msgspec.Struct):
@@ -47,20 +50,24 @@ class TextCompletion(msgspec.Struct):
         None
     )
     system_fingerprint: Annotated[str | None, Meta(description="The engine's build.")] = None
+    x_lemonade_route: RouteField = None
 
 
 async def completions(exchange: Exchange, body: CompletionRequest) -> None:
     services = exchange.services
     texts = prompts(body)
-    model = services.catalog.find(body.model)
+    model, name, sink = await destination(exchange, services.catalog.find(body.model), body.model, body, of_completion)
     check_model(model)
+    stream = body.stream is True
+    if await at_provider(exchange, model, name, sink, "completions", stream=stream, check=check_reply):
+        return
     requests = [
         EngineRequest(
             path="/v1/completions",
             body=one,
-            asked=body.model,
+            asked=name,
             alias=model.name,
-            stream=body.stream is True,
+            stream=stream,
             options=body.load_options,
             check=check_reply,
             malformed=500,
@@ -68,10 +75,10 @@ async def completions(exchange: Exchange, body: CompletionRequest) -> None:
         for one in shape(body, exchange.raw, texts)
     ]
     if len(requests) == 1 and not body.needs_editing:
-        await forward(services.residency, model, requests[0], exchange, services.metrics)
+        await forward(services.residency, model, requests[0], sink, services.metrics)
         return
     editor = CompletionEditor(body, texts)
-    await forward_choices(services.residency, model, requests, exchange, services.metrics, editor, prompts=len(texts))
+    await forward_choices(services.residency, model, requests, sink, services.metrics, editor, prompts=len(texts))
 
 
 COMPLETIONS = Endpoint(
@@ -92,6 +99,7 @@ COMPLETIONS = Endpoint(
         ErrorRow(400, "context_length_exceeded", "The prompt does not fit into the model's context."),
         *LOAD_ERRORS,
         *ENGINE_ERRORS,
+        *PROVIDER_ERRORS,
         ErrorRow(500, None, "The engine's answer has no `choices`."),
     ),
     handler=completions,

@@ -9,12 +9,15 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.provided import PROVIDER_ERRORS, at_provider
+from lemonade.api.routed import RouteField, destination
 from lemonade.inference.media import fetches_pictures
 from lemonade.inference.relay import EngineRequest, forward
 from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_model, check_reply, shape
 from lemonade.inference.response_call import ForcedFunction, must_call
 from lemonade.inference.response_fields import ResponseFields
 from lemonade.inference.response_media import look_at
+from lemonade.inference.routing.facts import of_response
 from lemonade.system.metrics import Measurement
 
 
@@ -44,13 +47,17 @@ class Response(msgspec.Struct):
     ]
     completed_at: Annotated[int | None, Meta(description="Unix time, when the engine tells it.")] = None
     usage: Annotated[ResponseUsage | None, Meta(description="Token counts.")] = None
+    x_lemonade_route: RouteField = None
 
 
 async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     services = exchange.services
-    shaped = shape(body, exchange.raw)
-    model = services.catalog.find(body.model)
+    model, name, way = await destination(exchange, services.catalog.find(body.model), body.model, body, of_response)
     check_model(model)
+    stream = body.stream is True
+    if await at_provider(exchange, model, name, way, "responses", stream=stream, check=check_reply):
+        return
+    shaped = shape(body, exchange.raw)
     if isinstance(shaped["input"], list):
         allow_remote = fetches_pictures(services.settings)
         await look_at(shaped["input"], model, size=len(exchange.raw), allow_remote=allow_remote)
@@ -66,15 +73,13 @@ async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     request = EngineRequest(
         path="/v1/responses",
         body=msgspec.json.encode(shaped),
-        asked=body.model,
+        asked=name,
         alias=model.name,
-        stream=body.stream is True,
+        stream=stream,
         options=body.load_options,
         check=check,
     )
-    sink = ResponseEvents(
-        exchange, body.model, retell=call.retell if call else lambda event: [event], complete=fields.complete
-    )
+    sink = ResponseEvents(way, name, retell=call.retell if call else lambda event: [event], complete=fields.complete)
     await forward(services.residency, model, request, sink, services.metrics)
 
 
@@ -95,6 +100,7 @@ RESPONSES = Endpoint(
         ErrorRow(400, "context_length_exceeded", "The input does not fit into the model's context."),
         *LOAD_ERRORS,
         *ENGINE_ERRORS,
+        *PROVIDER_ERRORS,
     ),
     handler=responses,
 )
