@@ -29,7 +29,8 @@ def test_the_docstring_tells_the_truth(name: str, status: str, word: str) -> Non
 @pytest.mark.parametrize("each", CLASSES)
 def test_only_passing_faults_are_retried(each: type[LemonadeError]) -> None:
     # Clients repeat 409, 429 and 5xx on their own; a permanent fault must say that it is one.
-    assert each.retry is (each.__name__ in ("Busy", "ContextShared", "EngineLost", "RegistryUnreachable"))
+    passing = ("Busy", "ContextShared", "EngineLost", "RegistryUnreachable")
+    assert each.retry is (each.__name__ in passing)
 
 
 def test_body_has_message_and_type_and_what_else_is_known() -> None:

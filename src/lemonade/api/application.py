@@ -14,7 +14,7 @@ from lemonade.api.endpoint import Endpoint, decode_query
 from lemonade.api.exchange import ClientLeft, Exchange, Headers
 from lemonade.api.form import read_form
 from lemonade.api.guard import Guard
-from lemonade.api.render import answer_failure, as_failure, error_body, error_headers
+from lemonade.api.render import OPENAI, Dialect, answer_failure, as_failure, error_headers
 from lemonade.api.websocket import ClientGone, WebSocket, WebSocketEndpoint
 from lemonade.errors import Busy, LemonadeError, MethodNotAllowed, RouteNotFound
 
@@ -67,7 +67,7 @@ class Application:
         try:
             headers = self._guard.admit(scope, changes=endpoint.changes if endpoint else False)
         except LemonadeError as error:
-            await _refuse(send, error, [(b"vary", b"Origin")])
+            await _refuse(send, error, [(b"vary", b"Origin")], dialect=endpoint.dialect if endpoint else OPENAI)
             return
         if method == "OPTIONS":
             await send({"type": "http.response.start", "status": 204, "headers": headers})
@@ -161,10 +161,12 @@ class Application:
         )
 
 
-async def _refuse(send: Send, error: LemonadeError, headers: Headers, *, kind: str = "http.response") -> None:
+async def _refuse(
+    send: Send, error: LemonadeError, headers: Headers, *, kind: str = "http.response", dialect: Dialect = OPENAI
+) -> None:
     import msgspec
 
-    body = msgspec.json.encode(error_body(as_failure(error)))
+    body = msgspec.json.encode(dialect.body(error))
     head = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from lemonade.api.render import OPENAI, Dialect
 from lemonade.errors import InvalidArgument, InvalidJSON, MissingArgument, RequestError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Endpoint:
         streams: also answers `text/event-stream`.
         errors: beside those of the guard and of body decoding, which every endpoint has.
         changes: changes state, so that a browser page must not be able to send it as a plain form.
+        dialect: how failures are told.
     """
 
     id: str
@@ -126,6 +128,7 @@ class Endpoint:
     errors: tuple[ErrorRow, ...] = ()
     support: Support = Support.FULL
     changes: bool = False
+    dialect: Dialect = OPENAI
     decoder: msgspec.json.Decoder[Any] | None = field(init=False)
 
     def __post_init__(self) -> None:

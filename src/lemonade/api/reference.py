@@ -21,6 +21,7 @@ from lemonade.api.websocket import WebSocketEndpoint
 
 FAMILIES = {
     "openai": "OpenAI-compatible API",
+    "anthropic": "Anthropic-compatible API",
     "lemonade": "Lemonade API",
     "internal": "Administration",
     "meta": "Description of the API",

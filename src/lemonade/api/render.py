@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,10 +46,27 @@ def error_event(error: LemonadeError) -> bytes:
     return b"data: " + msgspec.json.encode({"error": body}) + b"\n\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an API tells of failures.
+
+    Attributes:
+        body: what is answered, as JSON, before the first byte of an answer.
+        event: what ends a stream that has begun.
+    """
+
+    body: Callable[[LemonadeError], Any]
+    event: Callable[[LemonadeError], bytes]
+
+
+OPENAI = Dialect(error_body, error_event)
+
+
 async def answer_failure(exchange: Exchange, error: BaseException) -> None:
     """Tells the client of `error` in the way that is still open."""
     failure = as_failure(error)
+    dialect = exchange.endpoint.dialect
     if exchange.started:
-        await exchange.end(error_event(failure))
+        await exchange.end(dialect.event(failure))
     else:
-        await exchange.json(error_body(failure), failure.status, error_headers(failure))
+        await exchange.json(dialect.body(failure), failure.status, error_headers(failure))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lemonade.api.anthropic import MESSAGES
 from lemonade.api.endpoint import Endpoint
 from lemonade.api.lemonade.aliases import ADD_ALIAS, ALIASES, REMOVE_ALIAS
 from lemonade.api.lemonade.backends import DRY_RUN, INSTALL, UNINSTALL
@@ -52,6 +53,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     COMPLETIONS,
     EMBEDDINGS,
     RESPONSES,
+    MESSAGES,
     MODELS,
     MODEL,
     FILES,

@@ -43,13 +43,15 @@ DRAIN = 0.5
 #: Shorter keys are words that servers without keys are given, and may well stand in an answer.
 MIN_KEY = 8
 
+#: What many providers do not have.
+_OPTIONAL = {"responses": "Responses API", "messages": "Messages API; ask through POST /v1/chat/completions"}
 #: What only this daemon knows.
 _OWN = frozenset({"ctx_size", "route_trace"})
 #: Headers of a provider's answer that mean something to its clients.
 _TOLD = re.compile(r"(x-)?request-id|(x-ratelimit|anthropic)-[\w-]+|retry-after(-ms)?")
 
 _FIELD = re.compile(rb"\s*(?:data|event|id|retry)?:")
-_MODEL = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
+_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
 _ERROR = re.compile(rb'data:\s*(\{\s*"error".*)', re.DOTALL)
 _FIGURES = re.compile(rb'"usage"\s*:\s*\{')
 #: What a stream holds that came to its end, by the paths of the APIs.
@@ -286,8 +288,9 @@ class CloudRelay:
                 details={"status_code": reply.status},
             )
         error = provider_failure(self._provider, reply.status, text, reply.headers)
-        if self._request.path == "responses" and reply.status in (404, 405, 501):
-            return UnsupportedOperation(f"{error.message} It may have no Responses API.", param="model")
+        api = _OPTIONAL.get(self._request.path)
+        if api and reply.status in (404, 405, 501) and self._connection.provider.wire_format == "openai":
+            return UnsupportedOperation(f"{error.message} It may have no {api}.", param="model")
         return error
 
     async def _body(self) -> bytes:
@@ -339,7 +342,7 @@ class CloudRelay:
         """Whole events as the client gets them."""
         if self._request.path != "messages":
             if self._rename is None and (found := _MODEL.search(data)):
-                self._rename = (found[0], b'"model":' + msgspec.json.encode(self._request.asked))
+                self._rename = (found[0], found[1] + msgspec.json.encode(self._request.asked))
             if self._rename is not None:
                 data = data.replace(*self._rename)
             if _FIGURES.search(data):

@@ -1,0 +1,157 @@
+"""`POST /v1/messages`: Anthropic's API."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from lemonade.api.endpoint import NAME_ERRORS, Endpoint
+from lemonade.api.exchange import event
+from lemonade.api.provided import PROVIDER_ERRORS
+from lemonade.api.render import Dialect
+from lemonade.errors import UnsupportedOperation
+from lemonade.inference.cloud import CloudRequest, forward_cloud
+
+if TYPE_CHECKING:
+    from lemonade.api.exchange import Exchange
+    from lemonade.errors import LemonadeError
+
+logger = logging.getLogger("lemonade.api")
+
+#: The version that is asked for when the client does not say.
+VERSION = "2023-06-01"
+
+#: Types of errors by status. Source: Anthropic's API.
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def error_body(error: LemonadeError) -> dict[str, Any]:
+    """A failure in Anthropic's words; what the daemon says beside them stands beside them."""
+    told = error.body()
+    kind = error.type if error.type in _TYPES.values() else _TYPES.get(error.status)
+    if kind is None:
+        kind = "invalid_request_error" if error.status < 500 else "api_error"
+    return {"type": "error", "error": {**told, "type": kind}}
+
+
+def error_event(error: LemonadeError) -> bytes:
+    return event(error_body(error), "error")
+
+
+ANTHROPIC = Dialect(error_body, error_event)
+
+
+class MessagesQuery(msgspec.Struct):
+    """What Anthropic's clients say in the address."""
+
+    beta: Annotated[str, Meta(description="`true` goes on to the provider.")] = ""
+
+
+class MessagesRequest(msgspec.Struct):
+    """Arguments that are not listed go to the provider untouched."""
+
+    model: Annotated[str, Meta(description="The model.", min_length=1)]
+    messages: Annotated[list[dict[str, Any]], Meta(description="The conversation so far, as Anthropic has it.")]
+    max_tokens: Annotated[int | UnsetType | None, Meta(description="Most tokens to generate.")] = UNSET
+    system: Annotated[str | list[Any] | UnsetType | None, Meta(description="What the model is told first.")] = UNSET
+    stream: Annotated[
+        bool | UnsetType | None, Meta(description="`true` sends the answer as events while it is made.")
+    ] = UNSET
+
+
+class Message(msgspec.Struct):
+    """A whole answer. With `stream` it comes as Anthropic's events from `message_start` to `message_stop`."""
+
+    id: Annotated[str, Meta(description="Identifier of the message.")]
+    type: Annotated[str, Meta(description="Always `message`.")]
+    role: Annotated[str, Meta(description="Always `assistant`.")]
+    model: Annotated[str, Meta(description="The model, as the provider names it.")]
+    content: Annotated[list[dict[str, Any]], Meta(description="Blocks: texts, calls of tools, thoughts.")]
+    stop_reason: Annotated[str | None, Meta(description="`end_turn`, `max_tokens`, `stop_sequence` or `tool_use`.")]
+    usage: Annotated[dict[str, Any], Meta(description="`input_tokens` and `output_tokens`.")]
+    stop_sequence: Annotated[str | None, Meta(description="The sequence that ended it.")] = None
+
+
+class _Reply(msgspec.Struct):
+    content: list[msgspec.Raw]
+    role: str
+
+
+_reply_decoder = msgspec.json.Decoder(_Reply)
+
+
+def check_reply(body: bytes, asked: str) -> tuple[bytes, None]:
+    """A provider's whole answer, as it is.
+
+    Raises:
+        msgspec.MsgspecError: it is no message.
+    """
+    _reply_decoder.decode(body)
+    return body, None
+
+
+async def messages(exchange: Exchange, body: MessagesRequest) -> None:
+    services = exchange.services
+    model = services.catalog.find(body.model)
+    if model.recipe != "cloud":
+        raise UnsupportedOperation(
+            f"'{body.model}' runs on this machine; ask it through POST /v1/chat/completions.", param="model"
+        )
+    beta = exchange.query.beta
+    if beta and beta != "true":
+        logger.warning("A request says beta=%s; only beta=true is known", beta)
+    request = CloudRequest(
+        path="messages",
+        body=exchange.raw,
+        asked=body.model,
+        stream=body.stream is True,
+        check=check_reply,
+        headers=_headers(exchange),
+        query="?beta=true" if beta == "true" else "",
+    )
+    # The figures of this API are not those that the daemon counts.
+    await forward_cloud(services.providers, model, request, exchange, None, tell=exchange.add_header)
+
+
+def _headers(exchange: Exchange) -> dict[str, str]:
+    """Those of the client's headers that are meant for the provider."""
+    headers = {"anthropic-version": VERSION}
+    for name, value in exchange.scope["headers"]:
+        if name.startswith(b"anthropic-"):
+            headers[name.decode("latin-1")] = value.decode("latin-1")
+    return headers
+
+
+MESSAGES = Endpoint(
+    id="anthropic.messages",
+    method="POST",
+    path="/messages",
+    prefixes=("/v1",),
+    summary="Generate the next message of a conversation, in Anthropic's format",
+    description=(
+        "For models of cloud providers with the wire `anthropic`, and of others that have this API. The request goes "
+        "on as it is but for the model's name, with the client's `anthropic-` headers, and the answer comes back as it "
+        "is. Failures are told in Anthropic's format."
+    ),
+    body=MessagesRequest,
+    query=MessagesQuery,
+    response=Message,
+    streams=True,
+    errors=(*NAME_ERRORS, *PROVIDER_ERRORS),
+    dialect=ANTHROPIC,
+    handler=messages,
+)
