@@ -1,4 +1,4 @@
-"""What is installed on this machine: programs on PATH and Python packages."""
+"""What this machine has: programs on PATH, Python packages, cores."""
 
 from __future__ import annotations
 
@@ -34,3 +34,11 @@ def installed_version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def physical_cores() -> int:
+    """Physical cores that this process may use. The threads of engines wait for each other, so more only hinder."""
+    import psutil
+
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))

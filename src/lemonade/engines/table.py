@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from lemonade.engines.engine import Backend, Build, Engine, Fetched
 from lemonade.engines.llamacpp.engine import LlamaCpp
+from lemonade.engines.onnxruntime.engine import OnnxRuntime
 from lemonade.engines.programs import Programs
+from lemonade.engines.whispercpp.engine import WhisperCpp
 from lemonade.errors import InvalidArgument, ModelNotSupported
 from lemonade.settings import Settings
 from lemonade.system.hardware import Hardware
@@ -13,11 +15,9 @@ _LATER = "This version of Lemonade for Python does not have the engine `{recipe}
 
 #: Recipes of the original whose engines are not here, and what each is for.
 _MISSING = {
-    "whispercpp": "speech to text",
     "moonshine": "speech to text",
     "kokoro": "text to speech",
     "sd-cpp": "pictures",
-    "onnxruntime": "classification",
     "vllm": "text on AMD GPUs",
     "flm": "text on AMD NPUs",
     "ryzenai-llm": "text on AMD NPUs under Windows",
@@ -41,7 +41,7 @@ class Engines:
     """
 
     def __init__(self, settings: Settings, programs: Programs | None = None, hardware: Hardware | None = None) -> None:
-        engines: list[Engine] = [LlamaCpp(settings, programs, hardware)]
+        engines: list[Engine] = [LlamaCpp(settings, programs, hardware), WhisperCpp(settings)]
         self._engines = {engine.recipe: engine for engine in engines}
 
     def all(self) -> list[Engine]:

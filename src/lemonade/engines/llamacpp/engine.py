@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lemonade.engines.backends import find_program, installed_version
+from lemonade.engines.backends import find_program, installed_version, physical_cores
 from lemonade.engines.engine import Backend, Build, Launch
 from lemonade.engines.llamacpp.arguments import mentions, number, parse, refuse_reserved, split
 from lemonade.engines.llamacpp.builds import BACKENDS
@@ -220,7 +220,7 @@ def _bundled() -> list[tuple[str, str]]:
 def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[str]:
     made: list[str] = []
     if not mentions(words, "--threads"):
-        made += ["--threads", str(_threads())]
+        made += ["--threads", str(physical_cores())]
     if model.mode in ("embeddings", "reranking"):
         for flag in ("--batch-size", "--ubatch-size"):
             made += [] if mentions(words, flag) else [flag, str(EMBEDDING_BATCH)]
@@ -255,14 +255,6 @@ def _context_of_a_slot(size: int, slots: int, words: list[str]) -> int:
 def _drafts(files: Mapping[str, Path], words: list[str]) -> bool:
     """Whether a draft file is used. One that was made for DFlash serves nothing else."""
     return "draft" in files and (not files["draft"].name.startswith("dflash") or "draft-dflash" in words)
-
-
-def _threads() -> int:
-    """Physical cores that this process may use: llama.cpp's threads wait by spinning, so more only hinder."""
-    import psutil
-
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
 
 
 def _context(model: Model, options: Mapping[str, Any]) -> int:

@@ -40,7 +40,8 @@ class Whisper:
     """A loaded model.
 
     Args:
-        config: `model` (path), `context` and `params` (attributes of the library's parameters), `beams`, `best_of`.
+        config: `model` (path); `context`, `params` and `vad` (attributes of the library's parameters), `beams` and
+            `best_of` (0 or None: the library's own).
 
     Raises:
         LemonadeError: the file is none that the library can open.
@@ -59,7 +60,7 @@ class Whisper:
 
         whisper.whisper_log_set(log)
         context = whisper.whisper_context_default_params()
-        for name, value in config["context"].items():
+        for name, value in config.get("context", {}).items():
             setattr(context, name, value)
         self._config = config
         self._context = whisper.whisper_init_from_file_with_params(config["model"], context)
@@ -73,7 +74,7 @@ class Whisper:
 
     def recognize(self, samples: npt.NDArray[np.float32], task: Task, job: Job, emit: Callable[[Segment], None]) -> str:
         if len(samples) < SHORTEST * RATE:
-            return self._wanted(task.language)
+            return "" if task.language == "auto" else task.language
         if task.live:
             heard: list[Segment] = []
             self._run(samples, task, job, heard.append)
@@ -120,8 +121,13 @@ class Whisper:
             params.beam_search = {"beam_size": beams, "patience": -1.0}
         if best_of := self._config.get("best_of"):
             params.greedy = {"best_of": best_of}
-        for name, value in self._config["params"].items():
+        for name, value in self._config.get("params", {}).items():
             setattr(params, name, value)
+        if wishes := self._config.get("vad"):
+            activity = params.vad_params
+            for name, value in wishes.items():
+                setattr(activity, name, value)
+            params.vad_params = activity
         if task.translate and not self._multilingual:
             raise UnsupportedOperation("This model understands English only; there is nothing to translate.")
         params.language = self._wanted(task.language)
@@ -143,9 +149,12 @@ class Whisper:
             if language not in ("auto", "en"):
                 print(f"the model knows English only, not {language!r}", file=sys.stderr, flush=True)
             return "en"
+        if language == "auto":
+            language = self._config.get("params", {}).get("language", "auto")
         if language != "auto" and whisper.whisper_lang_id(language) < 0:
             raise InvalidArgument(f"'language' must be a code such as `en` or `de`, not {language!r}", param="language")
-        return language
+        # An empty one is looked for in the sound.
+        return "" if language == "auto" else language
 
     def _language(self) -> str:
         if not self._multilingual:
