@@ -142,7 +142,9 @@ async def open_services(
     installer = Installer(
         engines=engines, programs=programs, downloads=downloads, settings=settings, changed=catalog.changed
     )
-    loader = Loader(store=store, catalog=catalog, options=options, downloads=downloads, engines=engines)
+    loader = Loader(
+        store=store, catalog=catalog, options=options, downloads=downloads, engines=engines, installer=installer
+    )
     residency = Residency(loader, settings, env=env)
     settings.constrain("llamacpp.backend", lambda value: engines.refusal("llamacpp", value))
     services = Services(
@@ -174,25 +176,39 @@ class Loader:
     """What residency asks of the floors below it."""
 
     def __init__(
-        self, *, store: Store, catalog: Catalog, options: Options, downloads: Downloads, engines: Engines
+        self,
+        *,
+        store: Store,
+        catalog: Catalog,
+        options: Options,
+        downloads: Downloads,
+        engines: Engines,
+        installer: Installer,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._options = options
         self._downloads = downloads
         self._engines = engines
+        self._installer = installer
 
-    async def fetch(self, model: Model) -> None:
+    async def fetch(self, model: Model, options: Mapping[str, Any]) -> None:
         if model.recipe == "cloud":
             raise UnsupportedOperation(f"'{model.name}' runs at a cloud provider, which cannot do this.", param="model")
         if not self._store.is_downloaded(model):
             await self._downloads.ensure(model)
             self._catalog.changed()
+        if missing := self._installer.missing(model.recipe, options):
+            job = self._installer.install(model.recipe, missing.name)
+            if job is not None:
+                await job.wait()
 
     def options(self, model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
         return self._options.resolve(model, request)
 
     def device(self, model: Model, options: Mapping[str, Any]) -> str:
+        if missing := self._installer.missing(model.recipe, options):
+            return missing.devices[0]
         return self._engines.get(model.recipe).device(options)
 
     def sized(self, model: Model, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,9 +81,33 @@ def test_from_the_releases_to_an_answer_and_back(site: Daemon) -> None:
     wait_for(lambda: not alive(entry["pid"]))
     assert not installed(site).exists()
     assert state(site)["state"] == "installable"
-    refusal = site.post("/v1/load", {"model_name": "m", "llamacpp_backend": "vulkan"})
-    assert refusal.error["code"] == "model_load_error"
-    assert "lemonade backends install llamacpp:vulkan" in refusal.error["message"]
+
+
+def test_a_load_fetches_the_backend_that_it_names(site: Daemon, releases: FakeReleases) -> None:
+    load = {"model_name": "m", "llamacpp_backend": "vulkan"}
+    site.post("/internal/set", {"offline": True})
+    offline = site.post("/v1/load", load)
+    assert (offline.status, offline.error["code"]) == (400, "lemond_offline")
+    assert "llamacpp:vulkan" in offline.error["message"]
+    site.post("/internal/set", {"offline": False, "no_fetch_executables": True})
+    forbidden = site.post("/v1/load", load)
+    assert (forbidden.status, forbidden.error["code"]) == (500, "model_load_error")
+    assert "no_fetch_executables" in forbidden.error["message"]
+    site.post("/internal/set", {"no_fetch_executables": False})
+    releases.set(status=503)
+    unreachable = site.post("/v1/load", load)
+    assert (unreachable.status, installed(site).exists()) == (502, False)
+    releases.set()
+    assert site.post("/v1/load", load).status == 200
+    assert site.entry("m")["launch_command"][0] == str(installed(site) / "llama-server")
+    assert "backend:llamacpp:vulkan" in {job["id"] for job in site.get("/v1/downloads").json()}
+
+
+def test_auto_fetches_nothing(site: Daemon, releases: FakeReleases) -> None:
+    seen = len(releases.seen)
+    site.post("/v1/load", {"model_name": "m"})
+    site.post("/v1/load", {"model_name": "m", "llamacpp_backend": "auto"})
+    assert len(releases.seen) == seen and not installed(site).exists()
 
 
 def test_progress_as_events(site: Daemon, releases: FakeReleases) -> None:
@@ -207,7 +231,7 @@ def test_mistakes(site: Daemon, path: str) -> None:
         answer = site.post(path, body)
         assert (answer.status, answer.error["code"], answer.error["param"]) == (400, code, param), body
     assert site.post(path, b"{bad").error["code"] == "invalid_json"
-    assert "yet" in site.post(path, {"recipe": "whispercpp", "backend": "cpu"}).error["message"]
+    assert "yet" in site.post(path, {"recipe": "flm", "backend": "npu"}).error["message"]
 
 
 def test_a_look_at_what_would_be_fetched(site: Daemon, releases: FakeReleases) -> None:

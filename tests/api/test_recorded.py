@@ -21,7 +21,7 @@ from tests.daemon import ROOT, Daemon, gguf, wait_for
 
 WORLDS: dict[str, dict[str, Any]] = {
     "offline": {"config": {"offline": True}},
-    "running": {},
+    "running": {"env": {"LEMONADE_RELEASES_ENDPOINT": "http://127.0.0.1:9"}},
     "unreachable": {"env": {"HF_ENDPOINT": "http://127.0.0.1:9", "MODELSCOPE_ENDPOINT": "http://127.0.0.1:9"}},
 }
 

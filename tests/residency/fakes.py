@@ -136,7 +136,7 @@ class World:
         self.requests: list[str] = []
         self._pids = itertools.count(100)
 
-    async def fetch(self, model: Model) -> None:
+    async def fetch(self, model: Model, options: Mapping[str, Any]) -> None:
         self.fetched.append(model.name)
         if event := self.fetches.get(model.name):
             try:

@@ -38,7 +38,7 @@ class RealLoader:
         self.launches: list[str] = []
         self.program: str | None = None
 
-    async def fetch(self, model: Model) -> None:
+    async def fetch(self, model: Model, options: Mapping[str, Any]) -> None:
         pass
 
     def options(self, model: Model, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -640,7 +640,7 @@ async def test_want_of_memory_with_nobody_idle_is_one_attempt(make: Make, world:
 
 
 async def test_a_failed_download_is_told_as_it_is(make: Make, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def offline(model: Model) -> None:
+    async def offline(model: Model, options: object) -> None:
         raise Offline("no network by choice")
 
     monkeypatch.setattr(world, "fetch", offline)

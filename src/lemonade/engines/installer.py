@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from lemonade.engines.engine import Build
+from lemonade.catalog.recipes import RECIPES
+from lemonade.engines.engine import Backend, Build
 from lemonade.engines.programs import Programs, program_in
 from lemonade.engines.table import Engines
 from lemonade.errors import (
     DownloadCancelled,
     HubError,
+    InvalidArgument,
     NotEnoughSpace,
     Offline,
     RegistryUnreachable,
@@ -100,6 +103,20 @@ class Installer:
                 arrived=self._changed,
             )
         )
+
+    def missing(self, recipe: str, options: Mapping[str, Any]) -> Backend | None:
+        """The backend that a model's options or the settings name, when it can be fetched and is not here yet."""
+        key = f"{recipe}_backend"
+        name = str(options.get(key) or "auto")
+        if name == "auto" and recipe in RECIPES and key in RECIPES[recipe].options:
+            name = str(self._settings[RECIPES[recipe].options[key].setting])
+        if name == "auto":
+            return None  # what is here is taken
+        with suppress(InvalidArgument):
+            backend = self._engines.backend(recipe, name)
+            if backend.state == "installable" and self._is_fetched(recipe, name):
+                return backend
+        return None
 
     def plan(self, recipe: str, backend: str, arch: str = "") -> tuple[Build | None, Release | None]:
         """What an installation would fetch; blocks, and asks the network only for a tag that is not pinned.

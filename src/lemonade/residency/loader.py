@@ -10,8 +10,8 @@ from lemonade.model import Model
 
 
 class Loader(Protocol):
-    async def fetch(self, model: Model) -> None:
-        """Returns when the model's files are here; at once if they are.
+    async def fetch(self, model: Model, options: Mapping[str, Any]) -> None:
+        """Returns when the model's files are here, and the program that its options name; at once if they are.
 
         Raises:
             HubError: they cannot be had.
