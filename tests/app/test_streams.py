@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -53,6 +54,24 @@ def test_characters_stay_whole_however_the_engine_writes(daemon: Daemon, model: 
     events = Stream(daemon, {"model": model, "fake": {"text": TEXT, "split": split}}).rest()
     assert text_of(events) == TEXT
     assert events[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_several_tool_calls_of_one_answer_arrive_as_the_engine_makes_them(
+    daemon: Daemon, model: str, streamed: bool
+) -> None:
+    calls = [{"name": "weather", "arguments": '{"place":"Paris"}'}, {"name": "time", "arguments": '{"zone":"CET"}'}]
+    messages = [{"role": "user", "content": "hi"}]
+    body = {"model": model, "messages": messages, "stream": streamed, "fake": {"text": "", "tool_calls": calls}}
+    request = Request(f"{daemon.engine()}/v1/chat/completions", json.dumps(body).encode())
+    with urlopen(request, timeout=30) as direct:
+        expected = direct.read()
+    through = daemon.post("/v1/chat/completions", body).body
+    assert through == expected
+    if not streamed:
+        (choice,) = json.loads(through)["choices"]
+        assert [call["function"] for call in choice["message"]["tool_calls"]] == calls
+        assert choice["finish_reason"] == "tool_calls"
 
 
 @pytest.mark.parametrize("streamed", [True, False])

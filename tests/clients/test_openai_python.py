@@ -96,6 +96,25 @@ def test_tools(daemon: Daemon, client: openai.OpenAI, streamed: bool) -> None:
     assert client.chat.completions.create(model="a", messages=follow_up, tools=[TOOL]).choices
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_two_tools_in_one_answer(client: openai.OpenAI, streamed: bool) -> None:
+    other = {"name": "time", "arguments": '{"zone":"Europe/Paris"}'}
+    body: dict[str, Any] = {"model": "a", "messages": ASK, "parallel_tool_calls": True}
+    body["tools"] = [TOOL, {"type": "function", "function": {"name": "time", "parameters": {"type": "object"}}}]
+    body["extra_body"] = {"fake": {"text": "", "tool_calls": [CALL, other]}}
+    if streamed:
+        with client.chat.completions.stream(**body) as stream:
+            answer = stream.get_final_completion()
+    else:
+        answer = client.chat.completions.create(**body)
+    calls = [call.to_dict() for call in answer.choices[0].message.tool_calls or []]
+    assert [(call["function"]["name"], call["function"]["arguments"]) for call in calls] == [
+        (CALL["name"], CALL["arguments"]),
+        (other["name"], other["arguments"]),
+    ]
+    assert len({call["id"] for call in calls}) == 2
+
+
 def test_leaving_a_stream_reaches_the_engine(daemon: Daemon, client: openai.OpenAI) -> None:
     fake = {"fake": {"tokens": 2000, "interval": 0.02}}
     with client.chat.completions.create(model="a", messages=ASK, stream=True, extra_body=fake) as stream:

@@ -319,6 +319,23 @@ def test_vectors_mean_something_and_are_the_same_in_both_formats(smol: Daemon) -
     assert numbers["usage"]["prompt_tokens"] == numbers["usage"]["total_tokens"] > 20
 
 
+def test_vectors_are_those_of_the_model_asked_directly(smol: Daemon) -> None:
+    """The library computes them in this process, without any server."""
+    import xllamacpp
+
+    texts = ["A man is eating food.", "Quarterly revenue rose by nine percent.", "naïve café 北京 🌍", "word " * 200]
+    params = xllamacpp.CommonParams()
+    params.model.path, params.embedding, params.cpuparams.n_threads = str(minilm()), True, 2
+    params.n_batch = params.n_ubatch = params.n_ctx = 1024
+    server = xllamacpp.Server(params)
+    direct = server.handle_embeddings({"input": texts})
+    ours = ask(smol, "embeddings", "vectors", input=texts)
+    for one, other in zip(ours["data"], direct["data"], strict=True):
+        pairs = list(zip(one["embedding"], other["embedding"], strict=True))
+        lengths = math.hypot(*one["embedding"]) * math.hypot(*other["embedding"])
+        assert sum(a * b for a, b in pairs) / lengths >= 0.9999
+
+
 def test_vectors_of_tokens_and_of_many_texts(smol: Daemon) -> None:
     text = ask(smol, "embeddings", "vectors", input="hi")["data"][0]["embedding"]
     inner = ask(smol, "tokenize", "vectors", content="hi", add_special=True)["tokens"]
