@@ -191,10 +191,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _should_upgrade(self) -> bool:
         # Whatever else asks for an upgrade is answered as the HTTP that it is, too.
-        is_handshake = self.parser.get_method() == b"GET" and any(
-            name == b"sec-websocket-key" for name, _ in self.headers
+        parser = self.parser
+        is_handshake = parser.get_method() == b"GET" and parser.get_http_version() == "1.1"
+        return (
+            is_handshake
+            and any(name == b"sec-websocket-key" for name, _ in self.headers)
+            and self._get_upgrade() == b"websocket"
         )
-        return is_handshake and self._get_upgrade() == b"websocket"
 
     def handle_websocket_upgrade(self) -> None:
         from lemonade.websocket_protocol import WebSocketProtocol

@@ -37,11 +37,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
-            # Heads that the library does not read, such as one with hundreds of lines; uvicorn says nothing to them.
-            self.handshake_initiated = self.handshake_complete = self.close_sent = True
-            self.conn.send_response(self.conn.reject(HTTPStatus.BAD_REQUEST, "This is no WebSocket handshake."))
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.transport.close()
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        """Heads that the library does not read, such as one with hundreds of lines, are no matter of uvicorn's."""
+        self.handshake_initiated = self.handshake_complete = self.close_sent = True
+        refusal = self.conn.reject(HTTPStatus.BAD_REQUEST, "The head of this handshake is too large, or none at all.")
+        self.transport.write(refusal.serialize())
+        self.transport.close()
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not _is_text(self.frames):
@@ -54,7 +57,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def handle_parser_exception(self) -> None:
         """Says what was wrong, and reads on until the other side closes: a socket that is closed while something lies
         unread in it is reset, and the client would never see why."""
-        assert self.conn.close_sent is not None
+        if self.conn.close_sent is None:
+            self._refuse_head()
+            return
         code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
         self.close_sent = True

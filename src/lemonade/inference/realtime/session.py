@@ -202,8 +202,9 @@ class Session:
     def _transcribe(self, audio: bytes) -> None:
         """Puts a turn to those that wait; they are transcribed one after the other."""
         self._previous_item = self._item
-        self._ahead += len(audio)
-        self._turns.append(Turn(self._item, self._configuration.model, self._speech(audio)))
+        turn = Turn(self._item, self._configuration.model, self._speech(audio))
+        self._ahead += len(turn.speech.padded)
+        self._turns.append(turn)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
 
@@ -223,7 +224,7 @@ class Session:
                 usage = {"type": "duration", "seconds": round(turn.speech.seconds, 3)}
                 await self._send(say.Completed(_event_id(), turn.item, 0, text, usage))
             finally:
-                self._ahead -= len(turn.speech.audio)
+                self._ahead -= len(turn.speech.padded)
 
     async def _tell_failed(self, turn: Turn, error: LemonadeError) -> None:
         told = {**_error(error), "message": f"Transcription failed: {error.message}", "type": "transcription_error"}

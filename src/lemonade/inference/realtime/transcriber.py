@@ -43,11 +43,10 @@ class Speech(msgspec.Struct, frozen=True):
     def seconds(self) -> float:
         return len(self.audio) / WIDTH / self.rate
 
-    def padded(self) -> Speech:
-        least = LEAST_MS * self.rate // 1000 * WIDTH
-        if len(self.audio) >= least:
-            return self
-        return msgspec.structs.replace(self, audio=self.audio.ljust(least, b"\0"))
+    @property
+    def padded(self) -> bytes:
+        """The audio as engines get it."""
+        return self.audio.ljust(LEAST_MS * self.rate // 1000 * WIDTH, b"\0")
 
 
 class Transcriber:
@@ -83,7 +82,7 @@ class Transcriber:
             return
 
     async def _ask(self, model: Model, speech: Speech, metrics: Metrics | None) -> str:
-        work = Transcription(speech.padded())
+        work = Transcription(speech)
         await on_engine(self._residency, model, work, metrics=metrics)
         return work.text
 
@@ -106,7 +105,7 @@ class Transcription:
         if speech.prompt:
             query["prompt"] = speech.prompt
         self._path = f"/pcm?{urlencode(query)}"
-        self._audio = speech.audio
+        self._audio = speech.padded
         self.passed_on = False
         self.text = ""
 
