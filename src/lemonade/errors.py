@@ -11,6 +11,7 @@
     │   ├── AliasConflict                  409 alias_conflict
     │   ├── AliasNotFound                  404 alias_not_found
     │   ├── UnknownModel                   400 unknown_model
+    │   ├── UpscalerNotFound               404
     │   ├── DownloadNotFound               404 download_not_found
     │   ├── ContextLengthExceeded          400 context_length_exceeded
     │   ├── BodyTooLarge                   413
@@ -142,6 +143,12 @@ class UnknownModel(RequestError):
     """What is to be pulled is no model that we know, and not defined either."""
 
     code = "unknown_model"
+
+
+class UpscalerNotFound(RequestError):
+    """The model that is to make a picture larger is not known, or cannot be downloaded."""
+
+    status = 404
 
 
 class DownloadNotFound(RequestError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lemonade.api.openai.models import Listing
 from lemonade.inference.realtime.transcriber import Transcriber
 from lemonade.inference.routing.router import Router
+from lemonade.inference.upscaling import Upscaling
 from lemonade.system.logs import Ring
 from lemonade.system.metrics import Metrics
 from lemonade.system.usage import Usage
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lemonade.api.websocket import WebSocketEndpoint
     from lemonade.catalog.catalog import Catalog
     from lemonade.catalog.options import Options
+    from lemonade.catalog.updates import Updates
     from lemonade.engines.cloud.providers import Providers
     from lemonade.engines.installer import Installer
     from lemonade.engines.table import Engines
@@ -39,6 +41,7 @@ class Services:
     catalog: Catalog
     options: Options
     downloads: Downloads
+    updates: Updates
     engines: Engines
     installer: Installer
     hardware: Hardware
@@ -55,8 +58,10 @@ class Services:
     usage: Usage = field(default_factory=Usage)
     model_listing: Listing = field(default_factory=Listing)
     router: Router = field(init=False)
+    upscaling: Upscaling = field(init=False)
     transcriber: Transcriber = field(init=False)
 
     def __post_init__(self) -> None:
         self.transcriber = Transcriber(self.residency, self.metrics)
+        self.upscaling = Upscaling(self.engines, self.settings)
         self.router = Router(self.catalog, self.residency, self.metrics)

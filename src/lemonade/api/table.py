@@ -36,12 +36,14 @@ from lemonade.api.lemonade.stats import STATS
 from lemonade.api.lemonade.system import SYSTEM_INFO, SYSTEM_STATS
 from lemonade.api.lemonade.tokenize import TOKENIZE
 from lemonade.api.lemonade.updates import CHECK_UPDATES
+from lemonade.api.lemonade.upscale import UPSCALE
 from lemonade.api.lemonade.variants import VARIANTS
 from lemonade.api.meta import DOCS, OPENAPI
 from lemonade.api.openai.chat import CHAT_COMPLETIONS
 from lemonade.api.openai.completions import COMPLETIONS
 from lemonade.api.openai.embeddings import EMBEDDINGS
 from lemonade.api.openai.files import FILES
+from lemonade.api.openai.images import EDITS, GENERATIONS, VARIATIONS
 from lemonade.api.openai.models import MODEL, MODELS
 from lemonade.api.openai.options import FORGET_OPTIONS, OPTIONS, SAVE_OPTIONS
 from lemonade.api.openai.realtime import REALTIME
@@ -54,6 +56,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     EMBEDDINGS,
     RESPONSES,
     MESSAGES,
+    GENERATIONS,
+    EDITS,
+    VARIATIONS,
+    UPSCALE,
     MODELS,
     MODEL,
     FILES,

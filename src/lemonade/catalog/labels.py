@@ -21,6 +21,9 @@ LEGACY_FLAGS = {
 }
 
 
+UPSCALING, ON_DEMAND = "upscaling", "on-demand"
+
+
 def refuse(name: str, recipe: str, labels: Iterable[str]) -> None:
     """Refuses labels that name a mode which the recipe does not serve, two different modes, or what only another does.
 
@@ -73,6 +76,9 @@ def complete(recipe: str, labels: Iterable[str]) -> tuple[str, ...]:
         result.append(RECIPES[recipe].modes[0] if recipe in RECIPES else "chat")
     if recipe in RECIPES:
         result += [label for label in RECIPES[recipe].labels if label not in result]
+    if UPSCALING in result and ON_DEMAND not in result:
+        # No server of theirs stays in memory, so that there is nothing to load.
+        result.append(ON_DEMAND)
     return tuple(result)
 
 

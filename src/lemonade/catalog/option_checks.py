@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from lemonade.model import Model
 #: Larger numbers are not whole numbers to every JSON reader, nor contexts of any model.
 MAX_INTEGER = 2**53
 
+_AREA = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
 _CONTEXT = "'ctx_size' must be a positive whole number, or -1 to size it automatically"
 _KINDS = {
     "int": "a whole number",
@@ -20,6 +22,7 @@ _KINDS = {
     "string": "a string",
     "bool": "true or false",
     "bool?": "true, false or null",
+    "pixels": "a number of pixels, or WIDTHxHEIGHT",
 }
 
 
@@ -90,12 +93,15 @@ def _value(key: str, value: Any, option: Option, error: type[RequestError]) -> A
         return value  # "", "auto" and -1 clear an option of any type
     kind = option.kind
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    good = {"int": is_number, "number": is_number, "string": isinstance(value, str)}.get(kind, isinstance(value, bool))
+    is_text = isinstance(value, str)
+    goods = {"int": is_number, "number": is_number, "string": is_text}
+    goods["pixels"] = is_number or (is_text and _AREA.fullmatch(value) is not None)
+    good = goods.get(kind, isinstance(value, bool))
     if not good:
         raise error(f"Invalid type for option '{key}': it must be {_KINDS[kind]}", param=key)
     if is_number and (not math.isfinite(value) or abs(value) > MAX_INTEGER):
         raise error(f"'{key}' must be {_KINDS[kind]} of a usual size", param=key)
-    if kind == "int":
+    if kind == "int" or (kind == "pixels" and is_number):
         if value != int(value):
             raise error(f"'{key}' must be a whole number", param=key)
         return int(value)

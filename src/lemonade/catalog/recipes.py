@@ -12,7 +12,7 @@ class Option:
     """One recipe option.
 
     Attributes:
-        kind: `int`, `number`, `string`, `bool` or `bool?` (may be null).
+        kind: `int`, `number`, `string`, `bool`, `bool?` (may be null) or `pixels` (their number, or WIDTHxHEIGHT).
         default: the value when no layer sets the option.
         setting: the setting that stands behind it; `{backend}_args` is tried before a setting that ends in `.args`.
         about: one sentence for people.
@@ -50,7 +50,9 @@ class Recipe:
 #: Options that every model has. Source: the specification's options of `POST /v1/load`.
 UNIVERSAL: dict[str, Option] = {
     "auto_evict": Option("bool?", None, about="Unload when idle; null follows the setting auto_evict."),
-    "auto_update": Option("bool?", None, about="Look for newer files; null follows the setting."),
+    "auto_update": Option(
+        "bool?", None, about="Look for newer files once a day; null follows auto_check_model_updates."
+    ),
     "downsize_idle_timeout": Option("int", 60, about="Seconds of idleness until the engine sleeps."),
     "evict_idle_timeout": Option("int", 300, about="Seconds of idleness until the model is unloaded."),
     "evict_weight_factor": Option("number", 1.0, about="Above 1 keeps the model longer under memory pressure."),
@@ -122,7 +124,9 @@ RECIPES: dict[str, Recipe] = {
                 **_PICTURE,
                 "sampling_method": Option("string", "", about="Sampler; empty takes the engine's own."),
                 "flow_shift": Option("number", 0.0, about="Shift of flow models; 0 takes the engine's own."),
-                "soft_pixel_cap": Option("int", 2048 * 2048, about="Pixels an edited picture is scaled down to."),
+                "soft_pixel_cap": Option(
+                    "pixels", 2048 * 2048, about="Pixels an edited picture is scaled down to, also WIDTHxHEIGHT."
+                ),
             },
         ),
         Recipe(

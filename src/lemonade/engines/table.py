@@ -6,6 +6,7 @@ from lemonade.engines.engine import Backend, Build, Engine, Fetched
 from lemonade.engines.llamacpp.engine import LlamaCpp
 from lemonade.engines.onnxruntime.engine import OnnxRuntime
 from lemonade.engines.programs import Programs
+from lemonade.engines.sdcpp.engine import SdCpp
 from lemonade.engines.whispercpp.engine import WhisperCpp
 from lemonade.errors import InvalidArgument, ModelNotSupported
 from lemonade.settings import Settings
@@ -17,7 +18,6 @@ _LATER = "This version of Lemonade for Python does not have the engine `{recipe}
 _MISSING = {
     "moonshine": "speech to text",
     "kokoro": "text to speech",
-    "sd-cpp": "pictures",
     "vllm": "text on AMD GPUs",
     "flm": "text on AMD NPUs",
     "ryzenai-llm": "text on AMD NPUs under Windows",
@@ -41,7 +41,12 @@ class Engines:
     """
 
     def __init__(self, settings: Settings, programs: Programs | None = None, hardware: Hardware | None = None) -> None:
-        engines: list[Engine] = [LlamaCpp(settings, programs, hardware), WhisperCpp(settings)]
+        engines: list[Engine] = [
+            LlamaCpp(settings, programs, hardware),
+            WhisperCpp(settings),
+            SdCpp(settings),
+            OnnxRuntime(settings),
+        ]
         self._engines = {engine.recipe: engine for engine in engines}
 
     def all(self) -> list[Engine]:

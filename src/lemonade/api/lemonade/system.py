@@ -30,7 +30,7 @@ MODALITIES = {
     "classification": "Classification",
     "3d": "3D generation",
 }
-TYPE_NAMES = {"int": "SIZE", "number": "NUMBER", "string": "TEXT", "bool": "FLAG", "bool?": "FLAG"}
+TYPE_NAMES = {"int": "SIZE", "number": "NUMBER", "string": "TEXT", "bool": "FLAG", "bool?": "FLAG", "pixels": "SIZE"}
 
 
 class SystemInfo(msgspec.Struct):

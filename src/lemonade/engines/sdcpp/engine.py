@@ -1,0 +1,171 @@
+"""The recipe `sd-cpp`: pictures, by stable-diffusion.cpp."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lemonade.engines.backends import find_program, installed_version
+from lemonade.engines.engine import Backend, Launch
+from lemonade.engines.sdcpp.arguments import FILES, parse, refuse_reserved, split
+from lemonade.engines.worker import worker_launch
+from lemonade.errors import InvalidArgument, ModelLoadError, ModelLoadRefused
+from lemonade.model import Model
+from lemonade.settings import Settings
+
+NAME = "stable-diffusion.cpp"
+LIBRARY = "cyllama"
+SERVER = "sd-server"
+#: The program that enlarges pictures.
+CLI = "sd-cli"
+#: The backend whose program is on PATH, and is asked in the program's own way.
+SYSTEM = "system"
+
+#: The kinds of text encoders by what is found in the names of their files; all others are language models.
+_ENCODERS = ("clip_l", "clip_g", "t5xxl")
+
+
+class SdCpp:
+    """stable-diffusion.cpp as a library in a Python child (`cpu`, on Apple's chips `metal`), or an `sd-server` on PATH
+    (`system`)."""
+
+    recipe = "sd-cpp"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def backends(self) -> list[Backend]:
+        program = find_program(SERVER)
+        version = installed_version(LIBRARY)
+        name, device = ("metal", "gpu") if _is_apple() else ("cpu", "cpu")
+        missing = f"The package {LIBRARY} is missing: `pip install {LIBRARY}`."
+        return [
+            Backend(
+                name=name,
+                devices=(device,),
+                state="installed" if version else "installable",
+                message="" if version else missing,
+                version=version,
+            ),
+            Backend(
+                name=SYSTEM,
+                devices=("gpu", "cpu"),
+                state="installed" if program else "unsupported",
+                message="" if program else f"There is no {SERVER} on PATH.",
+            ),
+        ]
+
+    def device(self, options: Mapping[str, Any]) -> str:
+        return self._backend(options).devices[0]
+
+    def plan(
+        self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
+    ) -> Launch:
+        if "on-demand" in model.labels:
+            raise ModelLoadRefused(f"'{model.name}' runs on demand and is never loaded.", requested=model.name)
+        backend = self._backend(options)
+        words = split(str(options.get("sdcpp_args") or ""))
+        refuse_reserved(words)
+        if "main" not in files:
+            raise ModelLoadError("no file of the model is there")
+        for role in model.checkpoints:
+            if role not in files:
+                raise ModelLoadError(f"its {role} file is not there ({model.checkpoints[role]})")
+        parts = {_kind(role, path): path for role, path in files.items() if role != "main"}
+        if unknown := parts.keys() - FILES.keys():
+            raise ModelLoadRefused(
+                f"stable-diffusion.cpp has no use for a file with the role '{min(unknown)}'; it knows "
+                f"{', '.join(FILES)} and text_encoder.",
+                requested=model.name,
+            )
+        # Alone it is a whole checkpoint; with others it is the part that paints.
+        flag, attribute = ("--diffusion-model", "diffusion_model_path") if parts else ("--model", "model_path")
+        if backend.name == SYSTEM:
+            named = [word for role, path in parts.items() for word in (FILES[role][0], str(path))]
+            argv = (_program(SERVER), "--listen-port", str(port), flag, str(files["main"]), *named, *words)
+            return Launch(name=SERVER, argv=argv, port=port, health_path="/", backend=SYSTEM, device=backend.devices[0])
+        changes = parse(words)
+        context = {attribute: str(files["main"]), "n_threads": _threads()}
+        context |= {FILES[role][1]: str(path) for role, path in parts.items()}
+        config = {
+            "context": {**context, **changes.context},
+            "picture": changes.picture,
+            "sampling": changes.sampling,
+            **changes.host,
+        }
+        return worker_launch(
+            name=NAME,
+            module="lemonade.engines.sdcpp.host",
+            config=config,
+            port=port,
+            backend=backend.name,
+            device=backend.devices[0],
+        )
+
+    def upscale(self, file: Path, options: Mapping[str, Any], port: int) -> Launch:
+        """The process that enlarges pictures with one model, and is ended afterwards. Starts nothing.
+
+        Raises:
+            ModelLoadError: no backend can run here.
+        """
+        backend = self._backend(options)
+        if backend.name == SYSTEM:
+            argv = (_program(CLI), "-M", "upscale", "--upscale-model", str(file))
+            return Launch(name=CLI, argv=argv, port=port, backend=SYSTEM, device=backend.devices[0])
+        return worker_launch(
+            name=f"{NAME} upscaler",
+            module="lemonade.engines.sdcpp.upscaler",
+            config={"model": str(file), "threads": _threads()},
+            port=port,
+            backend=backend.name,
+            device=backend.devices[0],
+        )
+
+    def _backend(self, options: Mapping[str, Any]) -> Backend:
+        wanted = str(options.get("sd-cpp_backend") or "auto")
+        if wanted == "auto":
+            wanted = str(self._settings["sdcpp.backend"]) or "auto"
+        known = self.backends()
+        if wanted == "auto":
+            for backend in known:
+                if backend.can_run:
+                    return backend
+            raise ModelLoadError(f"no backend of sd-cpp can run here. {known[0].message}")
+        for backend in known:
+            if backend.name == wanted:
+                if not backend.can_run:
+                    raise ModelLoadError(f"the backend `{wanted}` of sd-cpp cannot run here. {backend.message}")
+                return backend
+        names = ", ".join(["auto", *(backend.name for backend in known)])
+        raise InvalidArgument(f"'sdcpp.backend' must be one of: {names}, not {wanted!r}", param="sd-cpp_backend")
+
+
+def _kind(role: str, path: Path) -> str:
+    """The role as stable-diffusion.cpp needs it: it tells encoders of text apart."""
+    if role != "text_encoder":
+        return role
+    name = path.name.lower().replace("-", "_")
+    return next((kind for kind in _ENCODERS if kind in name or kind.replace("xxl", "_xxl") in name), "llm")
+
+
+def _program(name: str) -> str:
+    program = find_program(name)
+    if program is None:
+        raise ModelLoadError(f"there is no {name} on PATH")
+    return program
+
+
+def _is_apple() -> bool:
+    return sys.platform == "darwin" and platform.machine() == "arm64"
+
+
+def _threads() -> int:
+    """Physical cores that this process may use."""
+    import psutil
+
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
