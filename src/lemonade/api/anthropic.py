@@ -13,7 +13,8 @@ from lemonade.api.exchange import event
 from lemonade.api.provided import PROVIDER_ERRORS
 from lemonade.api.render import Dialect
 from lemonade.errors import UnsupportedOperation
-from lemonade.inference.cloud import CloudRequest, forward_cloud
+from lemonade.inference.cloud import forward_cloud
+from lemonade.inference.cloud_request import CloudRequest
 
 if TYPE_CHECKING:
     from lemonade.api.exchange import Exchange

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lemonade.api.endpoint import ErrorRow
-from lemonade.inference.cloud import CloudRequest, forward_cloud
+from lemonade.inference.cloud import forward_cloud
+from lemonade.inference.cloud_request import CloudRequest
 
 if TYPE_CHECKING:
     from lemonade.api.exchange import Exchange

@@ -11,17 +11,16 @@ import asyncio
 import dataclasses
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lemonade.engines.cloud.failures import ProviderUnreachable
 from lemonade.errors import EngineError, EngineReplied, EngineSilent, ModelNotSupported, UnsupportedOperation
 from lemonade.inference.cloud_failure import MAX_ERROR, provider_failure, redirect
+from lemonade.inference.cloud_request import CloudRequest
 from lemonade.inference.measurement import measured_stream
-from lemonade.inference.media import LARGE
-from lemonade.inference.relay import DONE, Check, Heartbeat, Sink, boundary
+from lemonade.inference.relay import DONE, Heartbeat, Sink, boundary
 from lemonade.system.logs import secrets
 
 if TYPE_CHECKING:
@@ -45,13 +44,12 @@ MIN_KEY = 8
 
 #: What many providers do not have.
 _OPTIONAL = {"responses": "Responses API", "messages": "Messages API; ask through POST /v1/chat/completions"}
-#: What only this daemon knows.
-_OWN = frozenset({"ctx_size", "route_trace"})
 #: Headers of a provider's answer that mean something to its clients.
 _TOLD = re.compile(r"(x-)?request-id|(x-ratelimit|anthropic)-[\w-]+|retry-after(-ms)?")
 
 _FIELD = re.compile(rb"\s*(?:data|event|id|retry)?:")
 _MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
+_DONE = re.compile(rb"data:\s*\[DONE\]\s*\Z")
 _ERROR = re.compile(rb'data:\s*(\{\s*"error".*)', re.DOTALL)
 _FIGURES = re.compile(rb'"usage"\s*:\s*\{')
 #: What a stream holds that came to its end, by the paths of the APIs.
@@ -63,28 +61,6 @@ _ENDS = {
 }
 
 Tell = Callable[[bytes, bytes], None]
-
-
-@dataclass(slots=True, kw_only=True)
-class CloudRequest:
-    """What a provider is asked.
-
-    Attributes:
-        path: below the provider's address.
-        body: as the client sent it, a JSON object.
-        asked: the model's name as the client wrote it.
-        check: as of an `EngineRequest`.
-        headers: that go along.
-        query: with its question mark.
-    """
-
-    path: str
-    body: bytes
-    asked: str
-    stream: bool = False
-    check: Check = lambda body, asked: (body, None)
-    headers: dict[str, str] = dataclasses.field(default_factory=dict)
-    query: str = ""
 
 
 async def forward_cloud(
@@ -152,10 +128,10 @@ class CloudRelay:
         self._has_key = key is not None
         self._key = key.encode() if key and len(key) >= MIN_KEY else None
         self._ends = _ENDS[request.path]
-        self._sse_end = b"" if request.path == "messages" else DONE
+        self._says_done = request.path != "messages"
         #: The model's name in the events, as it comes and as it goes on.
         self._rename: tuple[bytes, bytes] | None = None
-        self._drops_figures = False
+        self._drops_figures = request.drops_figures
         self._figures = b""
         #: The figures of the answer, once it is complete.
         self.measurement: Measurement | None = None
@@ -196,7 +172,7 @@ class CloudRelay:
         sink = self._sink
         held = b""
         first = 0.0
-        ended = passed_on = False
+        ended = failed = passed_on = False
         while chunk := await reply.chunk():
             data = held + chunk if held else chunk
             cut = len(data) if data.endswith(b"\n\n") else boundary(data)
@@ -209,7 +185,8 @@ class CloudRelay:
                 raise self._of_no_use(reply)
             if not passed_on and (error := _ERROR.match(data)):
                 raise provider_failure(self._provider, 500, error[1].strip(), reply.headers)
-            ended = ended or self._ends.search(data) is not None or _ERROR.search(data) is not None
+            failed = failed or _ERROR.search(data) is not None
+            ended = ended or failed or self._ends.search(data) is not None
             data = self._edited(data)
             if heart.beating:
                 await heart.settle()
@@ -221,14 +198,14 @@ class CloudRelay:
             first = first or loop.time()
             passed_on = True
             await sink.write(data)
-            if self._sse_end and data.endswith(self._sse_end):
+            if self._says_done and _DONE.search(data):
                 break
         else:
             if heart.beating:
                 await heart.settle()
             if not passed_on and held.strip() and not _FIELD.match(held):
                 raise self._of_no_use(reply)
-            await self._close(held, ended=ended, passed_on=passed_on)
+            await self._close(held, ended=ended, passed_on=passed_on, done=not self._says_done or failed)
             self._measure(begun, first or loop.time(), loop.time())
             return
         await sink.end()
@@ -245,8 +222,13 @@ class CloudRelay:
         except (TimeoutError, ProviderUnreachable):
             pass
 
-    async def _close(self, held: bytes, *, ended: bool, passed_on: bool) -> None:
-        """The connection was closed in good order, though the stream did not say that it is done."""
+    async def _close(self, held: bytes, *, ended: bool, passed_on: bool, done: bool) -> None:
+        """The connection was closed in good order, though the stream did not say that it is done.
+
+        Args:
+            ended: there was an event that tells of an end.
+            done: nothing has to be added.
+        """
         if held.strip():
             ended = ended or self._ends.search(held) is not None
             held = self._edited(held.rstrip() + b"\n\n")
@@ -256,12 +238,12 @@ class CloudRelay:
             raise ProviderUnreachable(f"cloud ({self._provider}) request failed: the stream was closed before its end.")
         if not self._sink.started:
             await self._sink.start()
-        await self._sink.end(held if held.endswith(DONE) else held + self._sse_end)
+        await self._sink.end(held if done or _DONE.search(held) else held + DONE)
 
     async def _ask(self) -> CloudReply:
         """The head of a success. What a provider refuses for a reason that is ours is asked again without it."""
         while True:
-            body = await self._body()
+            body = await self._request.outgoing(self._model.checkpoint, self._connection.learned)
             reply = await self._connection.request(
                 "POST", self._request.path + self._request.query, body, self._request.headers
             )
@@ -273,7 +255,7 @@ class CloudRelay:
                 await reply.close()
             if 300 <= reply.status < 400:
                 raise redirect(self._provider, reply.headers)
-            if not self._learns(reply.status, text):
+            if not self._request.learns(reply.status, text, self._connection.learned):
                 self._tell_headers(reply)
                 raise self._refusal(reply, text)
 
@@ -292,51 +274,6 @@ class CloudRelay:
         if api and reply.status in (404, 405, 501) and self._connection.provider.wire_format == "openai":
             return UnsupportedOperation(f"{error.message} It may have no {api}.", param="model")
         return error
-
-    async def _body(self) -> bytes:
-        if len(self._request.body) < LARGE:
-            return self._shaped()
-        return await asyncio.to_thread(self._shaped)
-
-    def _shaped(self) -> bytes:
-        request = self._request
-        body: dict[str, Any] = msgspec.json.decode(request.body)
-        if request.path != "messages":
-            body = {key: value for key, value in body.items() if value is not None and key not in _OWN}
-            if body.get("store") is not True:
-                # It is for routers here; a provider takes it with what it keeps.
-                body.pop("metadata", None)
-        body["model"] = self._model.checkpoint
-        learned = self._connection.learned
-        if request.path == "chat/completions":
-            limit = body.get("max_tokens", body.get("max_completion_tokens"))
-            if limit is not None:
-                # Some know only the older name, some only the newer one.
-                body["max_tokens"] = body["max_completion_tokens"] = limit
-                if "one_limit" in learned:
-                    del body["max_tokens"]
-        if request.stream and request.path in ("chat/completions", "completions"):
-            options = body.get("stream_options")
-            options = options if isinstance(options, dict) else {}
-            self._drops_figures = options.get("include_usage") is not True
-            if "no_stream_options" not in learned:
-                body["stream_options"] = {**options, "include_usage": True}
-        return msgspec.json.encode(body)
-
-    def _learns(self, status: int, text: bytes) -> bool:
-        """Whether the provider refused what we added, so that it is to be asked again without that from now on."""
-        lesson = ""
-        if status in (400, 422):
-            if self._drops_figures and b"stream_options" in text:
-                lesson = "no_stream_options"
-            elif (
-                self._request.path == "chat/completions" and b"max_completion_tokens" in text and b"max_tokens" in text
-            ):
-                lesson = "one_limit"
-        if not lesson or lesson in self._connection.learned:
-            return False
-        self._connection.learned.add(lesson)
-        return True
 
     def _edited(self, data: bytes) -> bytes:
         """Whole events as the client gets them."""
