@@ -27,6 +27,8 @@ PATCH = 16
 MEL_BINS = 80
 #: What the model can say: random weights choose among these, and never end on their own.
 WORDS = [f"\u2581{first}{second}" for first in "bdfgklmnprst" for second in ("a", "e", "i", "o", "u", "ai", "ou")]
+CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+DECISION_TEMPLATE = "{{ instructions }}\n{% for option in options %}{{ option.key }}\n{% endfor %}{{ state }}\n"
 TEMPLATE = (
     "{% for message in messages %}{{ message.role }}: {% if message.content is string %}{{ message.content }}"
     "{% else %}{% for part in message.content %}{{ part.text }}{% endfor %}{% endif %}\n{% endfor %}"
@@ -42,6 +44,11 @@ def text_model() -> Path:
 def predicting_model() -> Path:
     """A chat model of the architecture `glm4moe` whose last layer predicts further tokens (MTP)."""
     return _made("tiny-mtp", _write_predicting_model)
+
+
+def decision_model() -> Path:
+    """As `text_model`, made to choose among options by their letters, in the way that is called `openjev`."""
+    return _made("tiny-decision", _write_decision_model)
 
 
 def projector() -> Path:
@@ -76,6 +83,19 @@ def _write_text_model(path: Path) -> None:
     _finish(writer)
 
 
+def _write_decision_model(path: Path) -> None:
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(path, "llama")
+    random = _random(4)
+    _write_text(writer, random, blocks=2, letters=True)
+    writer.add_string("llama.decision.type", "openjev")
+    writer.add_string("tokenizer.chat_template.systemone", DECISION_TEMPLATE)
+    for block in range(2):
+        _write_block(writer, f"blk.{block}", random, WIDTH, ("attn_norm", "ffn_norm", "attn_output"))
+    _finish(writer)
+
+
 def _write_predicting_model(path: Path) -> None:
     import numpy as np
     from gguf import GGUFWriter
@@ -105,15 +125,19 @@ def _write_predicting_model(path: Path) -> None:
     _finish(writer)
 
 
-def _write_text(writer: GGUFWriter, random: Any, *, blocks: int) -> None:
-    """What is the same in all text models: sizes, vocabulary, first and last layer."""
+def _write_text(writer: GGUFWriter, random: Any, *, blocks: int, letters: bool = False) -> None:
+    """What is the same in all text models: sizes, vocabulary, first and last layer.
+
+    Args:
+        letters: with a token for each capital letter, which can be said, too.
+    """
     import numpy as np
     from gguf import TokenType
 
     control = ["<unk>", "<s>", "</s>"]
     kinds = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL]
     spare = [f"<0x{byte:02X}>" for byte in range(256)]
-    tokens = [*control, *spare, "\u2581", *"abcdefghijklmnopqrstuvwxyz", *WORDS]
+    tokens = [*control, *spare, "\u2581", *"abcdefghijklmnopqrstuvwxyz", *(CAPITALS if letters else ()), *WORDS]
     kinds += [TokenType.BYTE] * 256 + [TokenType.NORMAL] * (len(tokens) - 259)
 
     writer.add_name("Tiny")
@@ -133,10 +157,12 @@ def _write_text(writer: GGUFWriter, random: Any, *, blocks: int) -> None:
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
+    if letters:
+        writer.add_add_space_prefix(False)
     writer.add_chat_template(TEMPLATE)
 
     output = random(len(tokens), WIDTH)
-    output[: len(tokens) - len(WORDS)] = 0
+    output[: 260 if letters else len(tokens) - len(WORDS)] = 0
     writer.add_tensor("token_embd.weight", random(len(tokens), WIDTH))
     writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))
     writer.add_tensor("output.weight", output)

@@ -7,14 +7,13 @@ nobody asks for (vocabularies, merges) are passed over without being made.
 
 from __future__ import annotations
 
-import functools
-import os
-import re
 import struct
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any
 
 import msgspec
+
+from lemonade.hub.window import PAIR, U32, U64, Window
 
 MAGIC = b"GGUF"
 
@@ -22,30 +21,17 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 
 #: Real files have 20 to 80 pairs.
-MAX_PAIRS = 4_096
+MAXPAIRS = 4_096
 #: The format allows keys of 65535 bytes.
 MAX_KEY = 65_535
 #: Longer strings are passed over, not read. The longest real chat templates have some 30 KiB.
 MAX_STRING = 1 << 18
 #: Bytes of keys that are read in all, and of values; values beyond are passed over.
 MAX_READ = 1 << 20
-#: Strings passed over in all arrays together: the largest real vocabularies have 262,144 tokens and twice the merges.
-MAX_STRINGS = 2_000_000
-#: Bytes read in all; the largest real headers have some 30 MiB.
-MAX_HEADER = 256 << 20
 #: Layers that a per-layer array may describe.
 MAX_LAYERS = 4_096
 #: Facts that are kept, over all prefixes; one architecture has nine.
 MAX_FACTS = 64
-
-#: Bytes read at once, at first and after something was passed over, and when much is read in a row.
-_FIRST_CHUNK = 1 << 14
-_CHUNK = 1 << 20
-#: Strings of an array that are passed over at once, if none has more bytes than the other number says.
-_RUN, _SHORT = 64, 127
-_U32 = struct.Struct("<I")
-_U64 = struct.Struct("<Q")
-_PAIR = struct.Struct("<QQ")
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 #: Type number to its format, for all types of fixed size.
@@ -74,6 +60,7 @@ _FACTS = (
     "attention.key_length_swa",
     "attention.sliding_window_pattern",
     "full_attention_interval",
+    "decision.type",
 )
 _NAMES = ("general.architecture", "general.basename", "general.name", "general.finetune")
 _VISION = (
@@ -103,10 +90,6 @@ _TOOLS = (
 )
 
 
-class InvalidGGUF(ValueError):
-    """The file is no GGUF file, is cut off inside its header, or says something that no real file says."""
-
-
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that sizing, labels and templates need.
 
@@ -121,6 +104,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         full_attention_interval: every so manieth layer attends fully (hybrids of attention and recurrence).
         chat_template: the default Jinja template.
         capabilities: of `vision`, `tool-calling`, `mtp`.
+        decision: how a decision model was made; None for others.
     """
 
     architecture: str
@@ -134,6 +118,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     full_attention_interval: int | None = None
     chat_template: str | None = None
     capabilities: frozenset[str] = frozenset()
+    decision: str | None = None
 
 
 def has_magic(path: Path) -> bool:
@@ -153,108 +138,15 @@ def read_header(path: Path) -> Header:
         OSError: the file cannot be read.
     """
     with path.open("rb", buffering=0) as file:
-        pairs = _Pairs(_Cursor(file, path.name))
+        pairs = _Pairs(Window(file, path.name))
         pairs.read()
     return pairs.header()
-
-
-class _Cursor:
-    """A window of the file that moves forward only."""
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file = file
-        self._name = name
-        self._size = os.fstat(file.fileno()).st_size
-        self._buffer = b""
-        self._at = 0
-        self._chunk = _FIRST_CHUNK
-        self._strings = 0
-        self._read = 0
-
-    def refuse(self, reason: str) -> NoReturn:
-        raise InvalidGGUF(f"{self._name} is not a usable GGUF file: {reason}")
-
-    def take(self, size: int) -> bytes:
-        if size > len(self._buffer) - self._at:
-            self._refill(size)
-        start, self._at = self._at, self._at + size
-        return self._buffer[start : self._at]
-
-    def number(self, form: struct.Struct) -> Any:
-        return form.unpack(self.take(form.size))[0]
-
-    def text(self, limit: int) -> str | None:
-        """A string, or None if it is longer than `limit` bytes and was passed over."""
-        size = self.number(_U64)
-        if size > limit:
-            self.skip(size)
-            return None
-        return self.take(size).decode("utf-8", "replace")
-
-    def skip(self, size: int) -> None:
-        left = len(self._buffer) - self._at
-        if size <= left:
-            self._at += size
-            return
-        # Seeking past the end would succeed, or fail as the system likes.
-        if self._file.tell() + size - left > self._size:
-            self.refuse("it ends inside its header")
-        self._file.seek(size - left, os.SEEK_CUR)
-        self._buffer, self._at, self._chunk = b"", 0, _FIRST_CHUNK
-
-    def skip_strings(self, count: int) -> None:
-        self._strings += count
-        if self._strings > MAX_STRINGS:
-            self.refuse("it holds more strings than any vocabulary has")
-        # Most of the time that a header takes goes by here. The expression passes over a run of short strings in a
-        # quarter of the time that the loop takes, which does what it cannot: long strings, and the window's edge.
-        unpack, short = _U64.unpack_from, _short_strings().match
-        while count:
-            buffer, at = self._buffer, self._at
-            while count >= _RUN and (run := short(buffer, at)):
-                at = run.end()
-                count -= _RUN
-            last, rest = len(buffer) - 8, min(count, _RUN)
-            while rest and at <= last:
-                after = at + 8 + unpack(buffer, at)[0]
-                if after > last + 8:
-                    break
-                at = after
-                count -= 1
-                rest -= 1
-            self._at = at
-            if rest:
-                self.skip(self.number(_U64))
-                count -= 1
-
-    def _refill(self, size: int) -> None:
-        parts = [self._buffer[self._at :]]
-        missing = size - len(parts[0])
-        wanted = max(missing, self._chunk)
-        self._chunk = min(4 * self._chunk, _CHUNK)
-        while missing > 0:
-            part = self._file.read(wanted)
-            if not part:
-                self.refuse("it ends inside its header")
-            parts.append(part)
-            missing -= len(part)
-            self._read += len(part)
-        if self._read > MAX_HEADER:
-            self.refuse("its header is larger than any real one")
-        self._buffer, self._at = b"".join(parts), 0
-
-
-@functools.cache
-def _short_strings() -> re.Pattern[bytes]:
-    """A run of short strings as they lie in an array, each behind its length; nothing is tried twice."""
-    strings = b"|".join(re.escape(bytes([size])) + rb"\0{7}.{%d}" % size for size in range(_SHORT + 1))
-    return re.compile(rb"(?s:(?>%s){%d}+)" % (strings, _RUN))
 
 
 class _Pairs:
     """The pairs of a header, of which only the wanted ones are kept."""
 
-    def __init__(self, cursor: _Cursor) -> None:
+    def __init__(self, cursor: Window) -> None:
         self._cursor = cursor
         self._facts: dict[str, Any] = {}
         self._architecture = ""
@@ -267,12 +159,12 @@ class _Pairs:
         cursor = self._cursor
         if cursor.take(4) != MAGIC:
             cursor.refuse("it does not begin with GGUF")
-        version = cursor.number(_U32)
+        version = cursor.number(U32)
         if version not in VERSIONS:
             byte_order = "big-endian" if version & 0xFFFF == 0 else f"version {version}"
             cursor.refuse(f"it is {byte_order}; little-endian files of version 2 and 3 can be read")
-        _, count = _PAIR.unpack(cursor.take(_PAIR.size))
-        if count > MAX_PAIRS:
+        _, count = PAIR.unpack(cursor.take(PAIR.size))
+        if count > MAXPAIRS:
             cursor.refuse(f"it claims to have {count} metadata entries")
         for _ in range(count):
             key = cursor.text(min(MAX_KEY, self._keys_left))
@@ -283,7 +175,7 @@ class _Pairs:
 
     def _value(self, key: str) -> Any:
         cursor = self._cursor
-        kind = cursor.number(_U32)
+        kind = cursor.number(U32)
         if kind == _STRING:
             text = cursor.text(min(MAX_STRING, self._values_left) if _is_telling(key) else 0)
             self._values_left -= len(text or "")
@@ -291,18 +183,18 @@ class _Pairs:
         if kind == _ARRAY:
             return self._array(key)
         if kind not in _SCALARS:
-            cursor.refuse(f"'{_printable(key)}' has the unknown type {kind}")
+            cursor.refuse(f"'{key[:80]}' has the unknown type {kind}")
         return cursor.number(_SCALARS[kind])
 
     def _array(self, key: str) -> tuple[Any, ...] | None:
         cursor = self._cursor
-        kind = cursor.number(_U32)
-        count = cursor.number(_U64)
+        kind = cursor.number(U32)
+        count = cursor.number(U64)
         if kind == _STRING:
             cursor.skip_strings(count)
             return None
         if kind not in _SCALARS:
-            cursor.refuse(f"'{_printable(key)}' is an array of the unknown type {kind}")
+            cursor.refuse(f"'{key[:80]}' is an array of the unknown type {kind}")
         form = _SCALARS[kind]
         size = count * form.size
         if _fact(key) is None or count > MAX_LAYERS or size > self._values_left:
@@ -347,6 +239,7 @@ class _Pairs:
             full_attention_interval=self._whole("full_attention_interval"),
             chat_template=self._template,
             capabilities=frozenset(self._capabilities),
+            decision=str(self._get("decision.type") or "") or None,
         )
 
     def _get(self, name: str) -> Any:
@@ -387,14 +280,9 @@ def _is_vision_key(key: str) -> bool:
 
 
 def _is_telling(key: str) -> bool:
-    """Whether the string under this key is worth reading."""
-    return key in _NAMES or "chat_template" in key or _is_vision_key(key)
+    return key in _NAMES or "chat_template" in key or _is_vision_key(key) or _fact(key) == "decision.type"
 
 
 def _mentions(text: str, words: tuple[str, ...]) -> bool:
     text = text.lower()
     return any(word in text for word in words)
-
-
-def _printable(key: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in key[:80])

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lemonade.engines.backends import find_program, installed_version, physical_cores
 from lemonade.engines.engine import Backend, Build, Launch
+from lemonade.engines.llamacpp import decisions
 from lemonade.engines.llamacpp.arguments import mentions, number, parse, refuse_reserved, split
 from lemonade.engines.llamacpp.builds import BACKENDS
 from lemonade.engines.llamacpp.native import PROGRAM, Native
@@ -124,6 +125,8 @@ class LlamaCpp:
                 )
         if "main" not in files:
             raise ModelLoadError("no GGUF file of the model is there")
+        if model.mode == "classification":
+            decisions.check(model, files["main"], bundled=program is None)
         for role in ("mmproj", "draft"):
             # Without it the model would start, and be blind or slow for no reason that anybody sees.
             if role in model.checkpoints and role not in files:
@@ -221,7 +224,7 @@ def _bundled_defaults(model: Model, backend: Backend, words: list[str]) -> list[
     made: list[str] = []
     if not mentions(words, "--threads"):
         made += ["--threads", str(physical_cores())]
-    if model.mode in ("embeddings", "reranking"):
+    if model.mode in ("embeddings", "reranking", "classification"):
         for flag in ("--batch-size", "--ubatch-size"):
             made += [] if mentions(words, flag) else [flag, str(EMBEDDING_BATCH)]
     elif backend.name == "cpu" and not mentions(words, "--batch-size"):
