@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from lemonade.engines.engine import Backend, Build, Engine, Fetched
+from lemonade.engines.kokoro.engine import Kokoro
 from lemonade.engines.llamacpp.engine import LlamaCpp
+from lemonade.engines.moonshine.engine import Moonshine
 from lemonade.engines.onnxruntime.engine import OnnxRuntime
+from lemonade.engines.openmoss.engine import OpenMoss
 from lemonade.engines.programs import Programs
 from lemonade.engines.sdcpp.engine import SdCpp
 from lemonade.engines.whispercpp.engine import WhisperCpp
@@ -16,15 +19,12 @@ _LATER = "This version of Lemonade for Python does not have the engine `{recipe}
 
 #: Recipes of the original whose engines are not here, and what each is for.
 _MISSING = {
-    "moonshine": "speech to text",
-    "kokoro": "text to speech",
     "vllm": "text on AMD GPUs",
     "flm": "text on AMD NPUs",
     "ryzenai-llm": "text on AMD NPUs under Windows",
     "thenoise": "pictures on AMD GPUs",
     "acestep": "music on GPUs",
     "thinksound": "sound effects on GPUs",
-    "openmoss": "text to speech on GPUs",
     "trellis": "3D meshes on GPUs",
 }
 
@@ -44,8 +44,11 @@ class Engines:
         engines: list[Engine] = [
             LlamaCpp(settings, programs, hardware),
             WhisperCpp(settings),
+            Moonshine(),
             SdCpp(settings),
             OnnxRuntime(settings),
+            Kokoro(),
+            OpenMoss(settings),
         ]
         self._engines = {engine.recipe: engine for engine in engines}
 

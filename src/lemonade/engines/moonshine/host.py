@@ -1,0 +1,80 @@
+"""Moonshine's library, in the engine's process. See `engines/worker.py`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moonshine_voice.errors import MoonshineError
+from moonshine_voice.moonshine_api import ModelArch
+from moonshine_voice.transcriber import Transcriber
+
+from lemonade.engines.audio.decode import RATE
+from lemonade.engines.audio.transcription import Segment, Task, Word, operations_of
+from lemonade.engines.worker import Job, Operation
+from lemonade.errors import EngineError, LemonadeError, UnsupportedOperation
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: Seconds after which the process ends with a job whose client has left. The library cannot be stopped, and is quick
+#: to load.
+GRACE = 2.0
+
+
+class Moonshine:
+    """A loaded model.
+
+    Args:
+        config: `model` (folder), `arch` (number of the architecture), `language` (a code), `words` (whether the model
+            knows when each word was said), `options` (the library's own).
+
+    Raises:
+        LemonadeError: the folder holds no model that the library can open.
+    """
+
+    longest = 60.0
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._language = config["language"]
+        self._knows_words = config["words"]
+        # The samples of each line would be handed back, one Python number each.
+        options = {"return_audio_data": "false", **config["options"]}
+        if self._knows_words:
+            options["word_timestamps"] = "true"
+        try:
+            self._transcriber = Transcriber(config["model"], ModelArch(config["arch"]), options=options)
+        except (MoonshineError, ValueError) as error:
+            raise LemonadeError(f"Moonshine cannot open {config['model']}: {error}") from None
+
+    def recognize(self, samples: npt.NDArray[np.float32], task: Task, job: Job, emit: Callable[[Segment], None]) -> str:
+        if task.translate:
+            raise UnsupportedOperation("Moonshine models do not translate; Whisper models do.")
+        if task.words and not self._knows_words:
+            raise UnsupportedOperation(
+                "This model does not know when each word was said; ask for segments, or use a Whisper model."
+            )
+        if task.language not in ("auto", self._language) and not task.continues:
+            print(f"the model knows {self._language!r} only, not {task.language!r}", file=sys.stderr, flush=True)
+        try:
+            with job.unstoppable(GRACE):
+                heard = self._transcriber.transcribe_without_streaming(samples.tolist(), RATE)
+        except MoonshineError as error:
+            raise EngineError(f"Moonshine gave up: {error}") from None
+        for line in heard.lines:
+            emit(
+                Segment(
+                    start=line.start_time,
+                    end=line.start_time + line.duration,
+                    text=f" {line.text.strip()}",
+                    words=[Word(word.word.strip(), word.start, word.end) for word in line.words or ()],
+                )
+            )
+        return str(self._language)
+
+
+def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
+    """See `engines/worker.py`."""
+    return operations_of(Moonshine(config))
