@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -22,12 +23,13 @@ from lemonade.api.services import Services
 from lemonade.api.table import ENDPOINTS, SOCKETS
 from lemonade.catalog.catalog import Catalog
 from lemonade.catalog.options import Options
+from lemonade.catalog.updates import Updates
 from lemonade.engines.cloud.providers import Providers
 from lemonade.engines.engine import Launch
 from lemonade.engines.installer import Installer
 from lemonade.engines.programs import Programs
 from lemonade.engines.table import Engines
-from lemonade.errors import LemonadeError, UnsupportedOperation
+from lemonade.errors import LemonadeError, ModelNotFound, UnsupportedOperation
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.store import Store
 from lemonade.listener import Listener, address, is_open_to_network, refusal
@@ -145,6 +147,7 @@ async def open_services(
     loader = Loader(
         store=store, catalog=catalog, options=options, downloads=downloads, engines=engines, installer=installer
     )
+    updates = Updates(catalog, store, downloads, settings, functools.partial(_is_looked_for, options, settings))
     residency = Residency(loader, settings, env=env)
     settings.constrain("llamacpp.backend", lambda value: engines.refusal("llamacpp", value))
     services = Services(
@@ -154,6 +157,7 @@ async def open_services(
         catalog=catalog,
         options=options,
         downloads=downloads,
+        updates=updates,
         engines=engines,
         installer=installer,
         hardware=hardware,
@@ -163,13 +167,14 @@ async def open_services(
         endpoints=ENDPOINTS,
         sockets=SOCKETS,
     )
-    watcher = asyncio.create_task(catalog.watch())
+    watchers = [asyncio.create_task(catalog.watch()), asyncio.create_task(updates.watch())]
     providers.start()
     try:
         yield services
     finally:
-        watcher.cancel()
-        await asyncio.gather(residency.close(), downloads.close(), providers.close(), watcher, return_exceptions=True)
+        for watcher in watchers:
+            watcher.cancel()
+        await asyncio.gather(residency.close(), downloads.close(), providers.close(), *watchers, return_exceptions=True)
 
 
 class Loader:
@@ -217,8 +222,16 @@ class Loader:
         return {**options, "ctx_size": self._options.context_size(model, options)}
 
     def launch(self, model: Model, options: Mapping[str, Any], port: int) -> Launch:
+        # A load may have waited for room, for minutes.
+        if self._catalog.lookup(model.canonical) is None or not self._store.is_downloaded(model):
+            raise ModelNotFound(f"'{model.name}' was deleted while it was being loaded.", requested=model.name)
         files = {role: path for role, path in self._store.locate(model).items() if path is not None}
         return self._engines.get(model.recipe).plan(model, files, options, alias=model.name, port=port)
+
+
+def _is_looked_for(options: Options, settings: Settings, model: Model) -> bool:
+    chosen = options.resolve(model).get("auto_update")
+    return bool(settings["auto_check_model_updates"] if chosen is None else chosen)
 
 
 def _announce(where: str, on_ready: Callable[[str], None] | None) -> None:

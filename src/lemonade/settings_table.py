@@ -141,7 +141,7 @@ SETTINGS: dict[str, Setting] = {
         "huggingface", choice("huggingface", "modelscope"), "Where a checkpoint comes from."
     ),
     "offline": Setting(False, flag, "Make no network call at all."),
-    "auto_check_model_updates": Setting(False, flag, "Look for newer model files at start."),
+    "auto_check_model_updates": Setting(False, flag, "Look for newer files of downloaded models, once a day."),
     "no_fetch_executables": Setting(False, flag, "Never download an engine."),
     "disable_model_filtering": Setting(False, flag, "Also offer models that this machine cannot run."),
     "enable_dgpu_gtt": Setting(False, flag, "Count shared memory of discrete GPUs."),

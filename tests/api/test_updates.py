@@ -52,6 +52,15 @@ def test_a_repository_that_moved_on(site: Daemon, hub: FakeHub) -> None:
     assert check(site)["models"] == ["Scope"]
 
 
+def test_a_restart_keeps_what_was_found(site: Daemon, hub: FakeHub) -> None:
+    assert flags(site)["Scope"] is True
+    calls = hub.calls()
+    site.stop()
+    site.start()
+    assert flags(site) == {"Small": False, "Large": False, "Scope": True}
+    assert hub.calls() == calls
+
+
 def test_hubs_that_do_not_answer(site: Daemon, hub: FakeHub) -> None:
     hub.set(listing_times=-1)
     answer = check(site)

@@ -16,6 +16,7 @@ from lemonade.catalog.collections import manifest
 from lemonade.catalog.entry import Entry
 from lemonade.catalog.extra_models import ExtraModels
 from lemonade.catalog.index import Index
+from lemonade.catalog.outdated import Outdated
 from lemonade.catalog.presence import Presence, State
 from lemonade.catalog.saved_options import SavedOptions, own_options
 from lemonade.catalog.source import Nowhere, Source
@@ -51,6 +52,7 @@ class Catalog:
     Attributes:
         aliases: second names.
         saved: options that were saved for single models.
+        outdated: models for which a registry has newer files.
         extra: the folder of the person's own files; its `watch()` is a task for the application.
     """
 
@@ -82,8 +84,8 @@ class Catalog:
         self._checked = -RECHECK_SECONDS
         self._known: Index | None = None
         self._seen = (0, 0, 0, 0)
-        self._seen_around = (0, 0)
-        self._outdated: set[str] = set()
+        self._seen_around = (0, 0, 0)
+        self.outdated = Outdated(paths.cache / "updates.json")
         self._listings: dict[bool, list[Entry]] = {}
         self._version = 0
         self._lock = threading.Lock()
@@ -242,14 +244,8 @@ class Catalog:
 
     def arrived(self, model: Model) -> None:
         """Says that a model's files have been brought up to date."""
-        self._outdated.discard(model.canonical)
+        self.outdated.settle(model.canonical)
         self.changed()
-
-    def mark_outdated(self, found: Mapping[str, bool]) -> None:
-        """Notes which models the registry has newer files for: canonical name to whether. Others stay as they were."""
-        self._outdated -= found.keys()
-        self._outdated |= {name for name, outdated in found.items() if outdated}
-        self._new_version()
 
     async def watch(self) -> None:
         """Keeps an eye on the folder of extra models until it is cancelled."""
@@ -359,7 +355,7 @@ class Catalog:
     def _recheck(self) -> None:
         """Brings what is known of the disk up to date, at most once in `RECHECK_SECONDS` unless told of a change."""
         index = self._index()
-        around = (self.aliases.version, self.saved.version)
+        around = (self.aliases.version, self.saved.version, self.outdated.version)
         if around != self._seen_around:
             self._seen_around = around
             self._new_version()
@@ -396,5 +392,5 @@ class Catalog:
             checkpoint_status=state.status,
             components=tuple(index.public.get(name, name) for name in state.model.components),
             recipe_options=own_options(state.model, self.saved.of(state.model)),
-            update_available=state.downloaded and canonical in self._outdated,
+            update_available=state.downloaded and canonical in self.outdated.names,
         )

@@ -50,9 +50,7 @@ class Recipe:
 #: Options that every model has. Source: the specification's options of `POST /v1/load`.
 UNIVERSAL: dict[str, Option] = {
     "auto_evict": Option("bool?", None, about="Unload when idle; null follows the setting auto_evict."),
-    "auto_update": Option(
-        "bool?", None, about="Look for newer files once a day; null follows auto_check_model_updates."
-    ),
+    "auto_update": Option("bool?", None, about="Look for newer files; null follows auto_check_model_updates."),
     "downsize_idle_timeout": Option("int", 60, about="Seconds of idleness until the engine sleeps."),
     "evict_idle_timeout": Option("int", 300, about="Seconds of idleness until the model is unloaded."),
     "evict_weight_factor": Option("number", 1.0, about="Above 1 keeps the model longer under memory pressure."),

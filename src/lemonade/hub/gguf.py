@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from lemonade.hub.window import PAIR, U32, U64, Window
+from lemonade.hub.window import InvalidGGUF as InvalidGGUF
 
 MAGIC = b"GGUF"
 
@@ -21,7 +22,7 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 
 #: Real files have 20 to 80 pairs.
-MAXPAIRS = 4_096
+MAX_PAIRS = 4_096
 #: The format allows keys of 65535 bytes.
 MAX_KEY = 65_535
 #: Longer strings are passed over, not read. The longest real chat templates have some 30 KiB.
@@ -164,7 +165,7 @@ class _Pairs:
             byte_order = "big-endian" if version & 0xFFFF == 0 else f"version {version}"
             cursor.refuse(f"it is {byte_order}; little-endian files of version 2 and 3 can be read")
         _, count = PAIR.unpack(cursor.take(PAIR.size))
-        if count > MAXPAIRS:
+        if count > MAX_PAIRS:
             cursor.refuse(f"it claims to have {count} metadata entries")
         for _ in range(count):
             key = cursor.text(min(MAX_KEY, self._keys_left))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from typing import Annotated, Any
 
 import msgspec
@@ -11,10 +9,7 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
-from lemonade.api.services import Services
-from lemonade.errors import HubError, Offline, RepositoryNotFound
-from lemonade.hub.freshness import MOVING, is_outdated
-from lemonade.model import Model
+from lemonade.errors import Offline
 
 
 class UpdatesResponse(msgspec.Struct):
@@ -36,17 +31,11 @@ async def check_updates(exchange: Exchange, body: None) -> None:
         # The original's status for this one route.
         error.status = 409
         raise error
-    candidates = [
-        entry.model
-        for entry in services.catalog.listed(show_all=False)
-        if not entry.model.source and entry.model.checkpoints and entry.model.registry in MOVING
-    ]
-    models = list({model.canonical: model for model in candidates}.values())
-    found, failures = await asyncio.to_thread(_ask, services, models)
+    models = services.updates.candidates()
+    found, failures = await services.updates.check(models)
     if failures and not found:
         raise next(iter(failures.values()))
     catalog = services.catalog
-    catalog.mark_outdated(found)
     outdated = [entry.id for entry in map(catalog.entry_or_none, found | failures) if entry and entry.update_available]
     unknown = [
         {"model": catalog.public_id(model), "message": failures[model.canonical].message}
@@ -55,23 +44,6 @@ async def check_updates(exchange: Exchange, body: None) -> None:
     ]
     answer: dict[str, Any] = {"status": "success", "updates_available": len(outdated), "models": outdated}
     await exchange.json(answer | {"unknown": unknown})
-
-
-def _ask(services: Services, models: list[Model]) -> tuple[dict[str, bool], dict[str, HubError]]:
-    found: dict[str, bool] = {}
-    failures: dict[str, HubError] = {}
-    registries = {model.registry: services.downloads.registry(model) for model in models}
-    # One repository may serve many models; its hub is asked once.
-    listings = {name: functools.cache(registry.listing) for name, registry in registries.items()}
-    for model in models:
-        try:
-            found[model.canonical] = is_outdated(services.store.models, model, listings[model.registry])
-        except RepositoryNotFound:
-            # There is nothing newer to be had.
-            found[model.canonical] = False
-        except HubError as error:
-            failures[model.canonical] = error
-    return found, failures
 
 
 CHECK_UPDATES = Endpoint(
