@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lemonade.engines.engine import ABANDONED
 from lemonade.errors import ContextLengthExceeded, EngineLost, EngineReplied, EngineSilent
 from lemonade.inference import relay as module
 from lemonade.inference.failure import engine_failure
@@ -91,8 +92,10 @@ class Reply:
 
 
 class Lease:
-    def __init__(self, reply: Reply | Exception, delay: float = 0) -> None:
-        self.resident = SimpleNamespace(launch=SimpleNamespace(name="llama-server"), device="cpu")
+    def __init__(self, reply: Reply | Exception, delay: float = 0, returncode: int = -9) -> None:
+        process = SimpleNamespace(returncode=returncode)
+        launch = SimpleNamespace(name="llama-server")
+        self.resident = SimpleNamespace(launch=launch, device="cpu", process=process)
         self.connection = self
         self._reply, self._delay = reply, delay
 
@@ -252,6 +255,15 @@ async def test_an_engine_lost_before_its_first_byte_is_asked_once_more() -> None
     residency = Residency(Lease(EngineLost("gone")), Lease(EngineLost("gone again")))
     with pytest.raises(EngineLost, match="again"):
         await forward(residency, MODEL, ask(), Sink(), Metrics())  # type: ignore[arg-type]
+
+
+async def test_an_engine_that_ended_for_others_is_asked_as_often_as_it_takes() -> None:
+    # Its process is the only way to stop the work of clients that left; those who waited behind them are not to blame.
+    given_up = [Lease(EngineLost("gave its work up"), returncode=ABANDONED) for _ in range(5)]
+    sink = Sink()
+    residency = Residency(*given_up, Lease(EngineLost("gone")), Lease(Reply([CHUNKS[0], DONE])))
+    await forward(residency, MODEL, ask(), sink, Metrics())  # type: ignore[arg-type]
+    assert sink.body == CHUNKS[0] + DONE
 
 
 async def test_an_engine_lost_in_the_middle_is_not_asked_again() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from lemonade.engines.engine import ABANDONED
 from lemonade.errors import EngineError, EngineLost, EngineReplied, EngineSilent
 from lemonade.inference.failure import engine_failure
 from lemonade.inference.measurement import measured_stream
@@ -104,7 +105,8 @@ async def on_engine(
 ) -> None:
     """Does `work` on the engine of `model`, which is loaded if it has to be.
 
-    An engine that is lost before it gave a byte is started anew and asked once more.
+    An engine that is lost before it gave a byte is started anew and asked once more. One that ended because the client
+    of another request left does not count.
 
     Args:
         options: the request's own options, for a load.
@@ -114,7 +116,8 @@ async def on_engine(
     Raises:
         LemonadeError: to be told to the client, by an event if the answer has begun.
     """
-    for attempt in (1, 2):
+    losses = 0
+    while True:
         try:
             async with residency.lease(
                 model, options=options, streaming=streaming, residency_class=residency_class
@@ -123,7 +126,9 @@ async def on_engine(
                 try:
                     await work.run(lease)
                 except EngineError as error:
-                    again = attempt == 1 and isinstance(error, EngineLost) and not work.passed_on
+                    if isinstance(error, EngineLost) and lease.resident.process.returncode != ABANDONED:
+                        losses += 1
+                    again = isinstance(error, EngineLost) and losses < 2 and not work.passed_on
                     if metrics is not None and not again:
                         metrics.failed(model, device)
                     raise
@@ -131,7 +136,7 @@ async def on_engine(
                     metrics.answered(model, device, work.measurement)
                 return
         except EngineLost as error:
-            if attempt == 2 or work.passed_on:
+            if losses == 2 or work.passed_on:
                 raise
             logger.warning("%s; the request is sent once more", error.message)
 
