@@ -32,7 +32,7 @@ _OTHER_NAMES = re.compile(
     r"|sora|veo|moderation|guard|clip|bge|e5|realtime|audio|babbage|davinci|computer-use)(?:$|[-_/.:\d])"
 )
 _SEES = re.compile(
-    r"(?i)(?:^|[-_/.:])(?:vl|vision|llava|pixtral|gpt-4o|gpt-4\.1|gpt-5|o[34]|claude|gemini|gemma-?3)(?:$|[-_/.:\w])"
+    r"(?i)(?:^|[-_/.:])(?:vl\b|vision|llava|pixtral|gpt-4o|gpt-4\.1|gpt-5|o3(?!-mini)|o4|claude|gemini|gemma-?3)"
 )
 _REASONS = re.compile(r"(?i)(?:^|[-_/.:])(?:o[1-9]|r1|qwq|gpt-5|reason\w*|thinking|think)(?:$|[-_/.:])")
 

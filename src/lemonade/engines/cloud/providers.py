@@ -21,7 +21,7 @@ from lemonade.engines.cloud.connection import CloudConnection
 from lemonade.engines.cloud.discovery import entries, models
 from lemonade.engines.cloud.failures import AuthConflict, ProviderNotFound, ProviderUnreachable
 from lemonade.engines.cloud.provider import Provider, check_key, is_key_variable, key_variables, read
-from lemonade.errors import LemonadeError, Offline
+from lemonade.errors import InvalidArgument, LemonadeError, Offline
 from lemonade.model import Model
 from lemonade.settings import Settings
 from lemonade.system.logs import secrets
@@ -64,14 +64,14 @@ class Providers:
 
     def __init__(self, settings: Settings, env: Mapping[str, str] = os.environ) -> None:
         self._settings = settings
-        self._env = env
+        self._env = _keys_in(env)
         self._keys: dict[str, str] = {}
         self._states: dict[str, _State] = {}
         self._models: Mapping[str, Model] = _NOTHING
         self._closing: set[asyncio.Task[None]] = set()
         #: Grows with every change of `models`.
         self.version = 0
-        secrets.add(*(value for name, value in env.items() if is_key_variable(name)))
+        secrets.add(*self._env.values())
         self._read()
         settings.subscribe(self._settings_changed)
 
@@ -241,8 +241,8 @@ class Providers:
 
     def _from_environment(self, name: str) -> tuple[str, str] | None:
         for variable in key_variables(name):
-            if value := self._env.get(variable, "").strip():
-                return variable, value
+            if variable in self._env:
+                return variable, self._env[variable]
         return None
 
     def _keep(self, name: str, key: str) -> None:
@@ -373,3 +373,15 @@ class Providers:
         if every != self._models:
             self._models = every
             self.version += 1
+
+
+def _keys_in(env: Mapping[str, str]) -> dict[str, str]:
+    """The keys in an environment, by their variables."""
+    found = {}
+    for variable, value in env.items():
+        if is_key_variable(variable) and value.strip():
+            try:
+                found[variable] = check_key(value)
+            except InvalidArgument:
+                logger.warning("%s is overlooked: a key is printable ASCII characters without spaces", variable)
+    return found
