@@ -24,6 +24,7 @@
     ├── ModelError                         the model that was named
     │   ├── ModelNotFound                  404 model_not_found
     │   ├── ModelNotSupported              404 model_not_supported
+    │   ├── ModelNotApplicable             400 model_not_applicable
     │   ├── ModelNotLoaded                 404 model_not_loaded
     │   ├── ModelLoadRefused               400 model_load_refused
     │   ├── SlotsPinned                    409 slots_pinned_error
@@ -216,6 +217,13 @@ class ModelNotFound(ModelError):
 class ModelNotSupported(ModelError):
     status = 404
     type = code = "model_not_supported"
+
+
+class ModelNotApplicable(ModelError):
+    """The model is of another kind than what is asked of it."""
+
+    status = 400
+    type = code = "model_not_applicable"
 
 
 class ModelNotLoaded(ModelError):

@@ -49,6 +49,7 @@ class Exchange:
         raw: the body's bytes, so that a handler can hand them on without encoding them again.
         query: the endpoint's query struct.
         started: whether the status line was sent; from then on a failure can only be told inside the body.
+        of_events: whether the body that was started is a stream of events.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class Exchange:
         "endpoint",
         "finished",
         "id",
+        "of_events",
         "query",
         "raw",
         "scope",
@@ -76,6 +78,7 @@ class Exchange:
         self.raw = b""
         self.query: Any = None
         self.started = False
+        self.of_events = False
         self.finished = False
         self.client_left = False
         self._headers = headers
@@ -155,6 +158,7 @@ class Exchange:
     async def start(self, headers: Headers = STREAM_HEADERS, status: int = 200) -> None:
         """Begins an answer that is written piece by piece."""
         self.started = True
+        self.of_events = (b"content-type", b"text/event-stream") in headers
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *self._headers]})
 
     async def write(self, data: bytes) -> None:

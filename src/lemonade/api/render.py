@@ -66,7 +66,11 @@ async def answer_failure(exchange: Exchange, error: BaseException) -> None:
     """Tells the client of `error` in the way that is still open."""
     failure = as_failure(error)
     dialect = exchange.endpoint.dialect
-    if exchange.started:
+    if exchange.started and not exchange.of_events:
+        # Words inside a sound or a file would be taken for a part of it. The server closes the connection before the
+        # end of the body, which clients notice.
+        logger.warning("An answer was cut off: %s", failure.message)
+    elif exchange.started:
         await exchange.end(dialect.event(failure))
     else:
         await exchange.json(dialect.body(failure), failure.status, error_headers(failure))

@@ -48,6 +48,7 @@ from lemonade.api.openai.models import MODEL, MODELS
 from lemonade.api.openai.options import FORGET_OPTIONS, OPTIONS, SAVE_OPTIONS
 from lemonade.api.openai.realtime import REALTIME
 from lemonade.api.openai.responses import RESPONSES
+from lemonade.api.openai.speech import SPEECH, VOICES
 from lemonade.api.websocket import WebSocketEndpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -55,6 +56,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     COMPLETIONS,
     EMBEDDINGS,
     RESPONSES,
+    SPEECH,
+    VOICES,
     MESSAGES,
     GENERATIONS,
     EDITS,

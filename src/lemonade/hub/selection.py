@@ -220,7 +220,9 @@ def _folder(names: list[str], checkpoint: Checkpoint) -> Selection:
 def _whole(names: list[str], recipe: str) -> Selection:
     primary: str | None = ""
     if recipe == "kokoro":
-        primary = next((name for name in names if name.rpartition("/")[2] == "index.json"), None)
+        # Without an index the engine finds the network and the voices itself.
+        whole = "" if any(name.endswith(".onnx") for name in names) and any(map(_is_voice, names)) else None
+        primary = next((name for name in names if name.rpartition("/")[2] == "index.json"), whole)
     elif recipe == "ryzenai-llm":
         primary = next((_parent(name) for name in names if name.rpartition("/")[2] == "genai_config.json"), None)
     elif recipe == "onnxruntime":
@@ -229,6 +231,12 @@ def _whole(names: list[str], recipe: str) -> Selection:
         # A snapshot with a configuration only is what other tools leave when they look at a repository.
         primary = None
     return Selection(primary, tuple(names))
+
+
+def _is_voice(name: str) -> bool:
+    """Whether a file holds voices of Kokoro: one each in a folder, or all in one."""
+    folder, _, file = name.rpartition("/")
+    return file.endswith((".bin", ".npz")) and (file.startswith("voices") or folder.rpartition("/")[2] == "voices")
 
 
 def _classifier_folder(names: list[str]) -> str | None:
@@ -256,6 +264,8 @@ def _with_companions(names: list[str], chosen: Selection, recipe: str) -> Select
         companions = [f"{chosen.primary.rpartition('.')[0]}.extras.gguf"]
     elif recipe == "acestep":
         companions = list(_ACESTEP)
+    elif recipe == "kokoro":
+        companions = [name for name in names if _is_voice(name)]
     present = tuple(name for name in companions if name in names and name not in chosen.required)
     return msgspec.structs.replace(chosen, required=(*chosen.required, *present))
 
