@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 #: What uvicorn has to say is of clients that were refused, or sent what is no WebSocket; it would say it each time.
 SILENT = logging.getLogger("uvicorn.silent")
 SILENT.setLevel(logging.CRITICAL)
-#: Seconds for the other side to close a connection that failed.
+#: Seconds for the other side to answer when the daemon stops.
+GOODBYE = 1.0
+#: Seconds without a byte, and in all, after which a connection that failed is closed.
+QUIET = 0.5
 LINGER = 5.0
 
 
@@ -28,12 +31,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.logger = SILENT
+        self._closes_at = 0.0
         # Messages are not compressed: on loopback it would cost time, and on each side memory for every connection.
         self.conn = Handshake(max_size=self.config.ws_max_size, logger=self.logger)
 
     def data_received(self, data: bytes) -> None:
         if self.conn.parser_exc is not None:
             # What comes after a failure is let go by; see `handle_parser_exception`.
+            self._linger()
             return
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
@@ -45,6 +50,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         refusal = self.conn.reject(HTTPStatus.BAD_REQUEST, "The head of this handshake is too large, or none at all.")
         self.transport.write(refusal.serialize())
         self.transport.close()
+
+    def shutdown(self) -> None:
+        """The daemon is stopping. The other side is told, and has a moment to say that it has heard."""
+        if not self.handshake_complete or self.close_sent:
+            super().shutdown()
+            return
+        self.stop_keepalive()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SERVICE_RESTART})
+        self.conn.send_close(CloseCode.SERVICE_RESTART)
+        self._end()
+        self.close_timer = self.loop.call_later(GOODBYE, self.transport.close)
+
+    def _end(self) -> None:
+        """Sends what is left to say, and listens for what the other side says to it."""
+        self.close_sent = True
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not _is_text(self.frames):
@@ -62,15 +86,16 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             return
         code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
-        self.close_sent = True
         self.stop_keepalive()
-        self.transport.write(b"".join(self.conn.data_to_send()))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        if self.read_paused:
-            self.read_paused = False
-            self.transport.resume_reading()
-        self.close_timer = self.loop.call_later(LINGER, self.transport.close)
+        self._end()
+        self._closes_at = self.loop.time() + LINGER
+        self._linger()
+
+    def _linger(self) -> None:
+        if self.close_timer is not None:
+            self.close_timer.cancel()
+        at = min(self.loop.time() + QUIET, self._closes_at)
+        self.close_timer = self.loop.call_at(at, self.transport.close)
 
     def handle_ping(self) -> None:
         if self.writable.is_set():
