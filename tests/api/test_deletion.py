@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from tests.daemon import Daemon, gguf, wait_for
 from tests.hub.fake_hub import FakeHub
+from tests.stream import Stream
 
 
 def pull(site: Daemon, name: str, checkpoint: str, **more: Any) -> None:
@@ -39,6 +42,29 @@ def test_what_another_model_uses_stays(site: Daemon, hub: FakeHub) -> None:
     for name in ("Four", "Eight"):
         assert site.post("/v1/delete", {"model_name": name}).status == 200
     assert not (site.folder / "hub" / "models--o--shared").exists()
+
+
+@pytest.mark.parametrize("kind", ["definition", "files"])
+def test_a_load_that_waits_for_room_finds_the_model_deleted(site: Daemon, hub: FakeHub, kind: str) -> None:
+    hub.write("o/late", "m.gguf", gguf({"general.architecture": "llama"}))
+    pull(site, "Late", "o/late:m.gguf")
+    hub.write("o/busy", "m.gguf", gguf({"general.architecture": "llama"}))
+    pull(site, "Busy", "o/busy:m.gguf")
+    assert site.chat("Busy").status == 200
+    stream = Stream(site, {"model": "Busy", "fake": {"tokens": 500, "interval": 0.02}})
+    stream.take(1)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(site.chat, "Late")
+        wait_for(lambda: "evicting" in {entry["status"] for entry in site.loaded()}, 10)
+        if kind == "definition":
+            assert site.post("/v1/delete", {"model": "Late"}).status == 200
+        else:
+            shutil.rmtree(site.folder / "hub" / "models--o--late")
+        stream.hang_up()
+        answer = waiting.result(30)
+    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
+    assert answer.error["message"] == "'Late' was deleted while it was being loaded."
+    assert [entry["model_name"] for entry in site.loaded()] == []
 
 
 def test_a_built_in_model_stays_known(site: Daemon) -> None:

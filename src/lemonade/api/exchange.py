@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -108,15 +109,20 @@ class Exchange:
 
     async def read_body(self) -> bytes:
         """The whole body. Raises as `pieces` does."""
-        whole: bytes | bytearray = b""
+        first = b""
+        rest: io.BytesIO | None = None
         async for piece in self.pieces():
-            if not whole:
-                whole = piece
-            else:
-                if isinstance(whole, bytes):
-                    whole = bytearray(whole)
-                whole += piece
-        self.raw = bytes(whole)
+            if rest is not None:
+                rest.write(piece)
+            elif not first:
+                first = piece
+            elif piece:
+                # It hands out what it holds without a copy, as joined pieces could not.
+                rest = io.BytesIO()
+                rest.write(first)
+                rest.write(piece)
+                first = b""
+        self.raw = first if rest is None else rest.getvalue()
         return self.raw
 
     async def watch(self, task: asyncio.Task[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from lemonade.errors import LemonadeError, ModelLoadError
+from lemonade.errors import LemonadeError, ModelLoadError, ModelNotFound
 
 #: Seconds for which a failed start answers for the next ones: SDKs repeat a failed call after 0.5 s and about 1 s.
 REMEMBERED = 2.0
@@ -28,8 +28,9 @@ class Failures:
         self._crashes: dict[str, deque[tuple[float, str]]] = {}
 
     def failed(self, key: str, error: LemonadeError) -> None:
-        """A start failed. Errors that a retry may cure are not remembered."""
-        if not error.retry:
+        """A start failed. Errors that a retry may cure are not remembered, nor is that the model is gone: it costs
+        nothing to see, and ends when the model is back."""
+        if not error.retry and not isinstance(error, ModelNotFound):
             self._failed[key] = (self._clock() + REMEMBERED, error)
 
     def crashed(self, key: str, how: str) -> None:
