@@ -158,11 +158,11 @@ async def test_all_arguments_reach_the_painter() -> None:
     assert hands.work == [("draw", "painter", {**given, "size": "304x2048"})]
 
 
-async def test_speech_has_a_voice_and_is_mp3() -> None:
+async def test_speech_is_mp3() -> None:
     hands = FakeHands({"tool_calls": [call("text_to_speech", input="hello")]}, {"content": "Listen."})
     _, answered = await answer(hands)
     assert said(answered) == f"Listen.\n\n{MP3}"
-    assert hands.work == [("speak", "speaker", {"input": "hello", "voice": "af_heart", "response_format": "mp3"})]
+    assert hands.work == [("speak", "speaker", {"input": "hello", "response_format": "mp3"})]
 
 
 async def test_several_calls_of_one_turn_run_in_their_order() -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from lemonade.api.conversation import converse
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.omni import RECIPE as OMNI
+from lemonade.api.omni import answer_together
 from lemonade.api.provided import PROVIDER_ERRORS, at_provider
 from lemonade.api.routed import RouteField, destination
-from lemonade.inference.chat import ChatRequest, check, check_model, check_reply, must_call, shape
-from lemonade.inference.choices import Untouched, forward_choices
-from lemonade.inference.forced_call import ForcedCall
-from lemonade.inference.media import examine, fetches_pictures, put_in
-from lemonade.inference.relay import EngineRequest, forward
+from lemonade.inference.chat import ChatRequest, check, check_model, check_reply
 from lemonade.inference.routing.facts import of_chat
-
-if TYPE_CHECKING:
-    from lemonade.api.services import Services
-    from lemonade.model import Model
 
 
 class ChatMessage(msgspec.Struct):
@@ -74,37 +69,15 @@ async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
     found = services.catalog.find(body.model)
     if found.recipe != "cloud":
         check(body)
+    if found.recipe == OMNI:
+        await answer_together(exchange, found, body)
+        return
     model, name, sink = await destination(exchange, found, body.model, body, of_chat)
     check_model(model)
     stream = body.stream is True
     if await at_provider(exchange, model, name, sink, "chat/completions", stream=stream, check=check_reply):
         return
-    allow_remote = fetches_pictures(services.settings)
-    media = await examine(body.messages, model, size=len(exchange.raw), allow_remote=allow_remote)
-    raw = await put_in(exchange.raw, media)
-    requests = [
-        EngineRequest(
-            path="/v1/chat/completions",
-            body=one,
-            asked=name,
-            alias=model.name,
-            stream=stream,
-            options=body.load_options,
-            check=check_reply,
-        )
-        for one in shape(body, raw, lambda: _template(services, model))
-    ]
-    names = must_call(body)
-    if len(requests) == 1 and not names:
-        await forward(services.residency, model, requests[0], sink, services.metrics)
-        return
-    editor = ForcedCall(names) if names else Untouched()
-    await forward_choices(services.residency, model, requests, sink, services.metrics, editor)
-
-
-def _template(services: Services, model: Model) -> str | None:
-    header = services.catalog.header(model)
-    return header.chat_template if header else None
+    await converse(services, model, name, body, exchange.raw, sink)
 
 
 CHAT_COMPLETIONS = Endpoint(

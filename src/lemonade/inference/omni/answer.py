@@ -11,7 +11,7 @@ import msgspec
 
 from lemonade.errors import LemonadeError
 from lemonade.inference.omni.loop import Loop
-from lemonade.inference.relay import DONE, Sink
+from lemonade.inference.relay import DONE, Heartbeat, Sink
 
 Tree = dict[str, Any]
 
@@ -44,9 +44,14 @@ def finish_reason(loop: Loop) -> str:
 
 
 class Stream:
-    """Events of `chat.completion.chunk`, written as the loop goes on."""
+    """Events of `chat.completion.chunk`, written as the loop goes on.
+
+    Attributes:
+        heart: writes comments into the same sink while nothing else is written.
+    """
 
     def __init__(self, sink: Sink, asked: str) -> None:
+        self.heart: Heartbeat | None = None
         self._sink = sink
         self._asked = asked
         self._created = int(time.time())
@@ -85,6 +90,9 @@ class Stream:
         await self._event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     async def _event(self, fields: Tree) -> None:
+        if self.heart is not None:
+            await self.heart.settle()
+            self.heart.reset()
         if not self._sink.started:
             await self._sink.start()
         chunk = {"id": self._id, "object": "chat.completion.chunk", "created": self._created, "model": self._asked}

@@ -40,7 +40,7 @@ class Hands(Protocol):
         ...
 
     async def speak(self, model: Model, request: Tree) -> bytes:
-        """An MP3 file, from the fields of a request for speech. Raises LemonadeError."""
+        """An MP3 or WAV file, from the fields of a request for speech. Raises LemonadeError."""
         ...
 
 
@@ -144,7 +144,8 @@ class Loop:
         if isinstance(asked, SpeechArguments):
             self._used += 1
             sound = await self._hands.speak(model, asked.request())
-            await self._add(f"<audio>data:audio/mpeg;base64,{base64.b64encode(sound).decode()}</audio>")
+            kind = "wav" if sound.startswith(b"RIFF") else "mpeg"
+            await self._add(f"<audio>data:audio/{kind};base64,{base64.b64encode(sound).decode()}</audio>")
         elif tool is EDIT:
             await self._edit(model, asked)
         elif repr(asked) not in self._drawn:
