@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,6 +83,19 @@ def set_config(
         _local(target).change(changes, persist=True)
         where = "It is kept for the next start of the daemon."
     note("Set " + ", ".join(f"{key} = {_shown(value)}" for key, value in changes.items()) + f". {where}")
+    for variable in _overriding(changes):
+        note(
+            f"But {variable} is set here, and comes before what is kept. Without `unset {variable}`, commands and daemons "
+            "that are started from here go by the variable."
+        )
+
+
+def _overriding(changes: dict[str, Any]) -> list[str]:
+    """The variables of the environment that give other values to what was changed."""
+    from lemonade.settings import ENVIRONMENT, flatten
+
+    new = {key: _shown(value) for key, value in flatten(changes)}
+    return [name for name, key in ENVIRONMENT.items() if key in new and os.environ.get(name, "") not in ("", new[key])]
 
 
 def _origin(origins: dict[str, Any], key: str) -> str:

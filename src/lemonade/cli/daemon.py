@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,8 @@ from lemonade.errors import LemonadeError
 
 if TYPE_CHECKING:
     from lemonade.cli.target import Target
-    from lemonade.client import Client
+    from lemonade.client import Address, Client
+    from lemonade.paths import Paths
 
 #: Seconds until a daemon that was started must answer. It takes under one; a cold disk may take ten.
 START_TIMEOUT = 60.0
@@ -43,19 +46,35 @@ def ensure(target: Target) -> Client:
         return client
     if not client.address.is_local:
         raise NoDaemon(f"No daemon answers at {client.address}, and only one on this machine can be started from here.")
-    from filelock import FileLock
-
     paths = target.paths()
-    paths.runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = log_file(paths.cache)
     # Two commands at once start one daemon: the second waits here, then finds the first one's.
-    with FileLock(paths.runtime / "start.lock"):
+    with _alone(paths, client.address):
         if not client.is_alive():
-            _start(target, client, log_file(paths.cache))
+            _start(target, client, log)
     return client
 
 
+@contextlib.contextmanager
+def _alone(paths: Paths, address: Address) -> Iterator[None]:
+    """Holds the lock of those who start a daemon; its folders are there then, and can be written."""
+    from filelock import FileLock
+
+    try:
+        paths.runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log_file(paths.cache).parent.mkdir(parents=True, exist_ok=True)
+        log_file(paths.cache).open("ab").close()
+        lock = FileLock(paths.runtime / "start.lock").acquire()
+    except OSError as error:
+        raise StartFailed(
+            f"No daemon answers at {address}, and none can be started in the background: {error.filename} cannot be "
+            f"written ({error.strerror}). Set LEMONADE_CACHE_DIR to a folder of your own."
+        ) from error
+    with lock:
+        yield
+
+
 def _start(target: Target, client: Client, log: Path) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         begin = output.tell()
         # -P: a folder `lemonade` in the working directory is not the program.

@@ -26,13 +26,18 @@ def import_model(
     from lemonade.cli.daemon import ensure
     from lemonade.cli.download import fetch
 
-    definition = _read(file)
+    definition = read_definition(file)
     fetch(ensure(target_of(ctx)), {**definition, "do_not_upgrade": True})
     name = definition["model_name"]
     note(f"{name} is here. Try: lemonade run {name}")
 
 
-def _read(file: str) -> dict[str, Any]:
+def read_definition(file: str) -> dict[str, Any]:
+    """The definition in a file, or in the standard input for `-`.
+
+    Raises:
+        InvalidArgument: it holds none.
+    """
     from lemonade.errors import InvalidArgument
 
     source = "The standard input" if file == "-" else file

@@ -16,6 +16,7 @@ from lemonade import __version__
 from lemonade.cli import (
     alias,
     backends,
+    collection,
     config,
     delete,
     export,
@@ -25,6 +26,7 @@ from lemonade.cli import (
     options,
     pin,
     pull,
+    route,
     run,
     scan,
     search,
@@ -111,6 +113,13 @@ backends_app.callback(epilog=epilog(backends.EXAMPLES))(backends.backends)
 backends_app.command("install", epilog=epilog(backends.INSTALL_EXAMPLES))(backends.install)
 backends_app.command("uninstall", epilog=epilog(backends.UNINSTALL_EXAMPLES))(backends.uninstall)
 
+collection_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, context_settings=HELP_NAMES)
+collection_app.callback(epilog=epilog(collection.EXAMPLES))(collection.collection)
+collection_app.command("create", epilog=epilog(collection.CREATE_EXAMPLES))(collection.create)
+collection_app.command("show", epilog=epilog(collection.SHOW_EXAMPLES))(collection.show)
+collection_app.command("export", epilog=epilog(collection.EXPORT_EXAMPLES))(collection.export)
+collection_app.command("import", epilog=epilog(collection.IMPORT_EXAMPLES))(collection.import_collection)
+
 app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
 app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)
 app.command("search", epilog=epilog(search.EXAMPLES))(search.search)
@@ -123,6 +132,8 @@ app.command("pin", epilog=epilog(pin.PIN_EXAMPLES))(pin.pin)
 app.command("unpin", epilog=epilog(pin.UNPIN_EXAMPLES))(pin.unpin)
 app.command("options", epilog=epilog(options.EXAMPLES))(options.options)
 app.add_typer(alias_app, name="alias")
+app.add_typer(collection_app, name="collection")
+app.command("route", epilog=epilog(route.EXAMPLES))(route.route)
 app.command("check-updates", epilog=epilog(updates.EXAMPLES))(updates.check_updates)
 app.command("export", epilog=epilog(export.EXAMPLES))(export.export)
 app.command("import", epilog=epilog(importing.EXAMPLES))(importing.import_model)

@@ -120,7 +120,7 @@ def parse(place: str, value: Any, classifiers: Mapping[str, Classifier], depth: 
     found = mapping(place, value, (*_LOGIC, *_LEAVES, *_BAND))
     logic = [key for key in found if key in _LOGIC]
     if not found:
-        raise refuse(place, f"must hold a condition: {', '.join((*_LOGIC, *_LEAVES, 'classifier'))}.")
+        raise refuse(place, f"must hold a condition: {', '.join((*_LOGIC, *ORDER))}.")
     if logic and len(found) > 1:
         raise refuse(place, f"must hold `{logic[0]}` alone; put further conditions into an `all`.")
     if not logic:
@@ -217,3 +217,6 @@ _LEAVES: dict[str, Callable[[str, Any], Leaf]] = {
     "keywords_all": _keywords,
     "regex": _regex,
 }
+
+#: The keys of the conditions in the order in which those of one object are looked at.
+ORDER = (*_LEAVES, "classifier")
