@@ -13,6 +13,7 @@ from lemonade.catalog.policy.document import RECIPE
 from lemonade.catalog.policy.document import define as define_policy
 from lemonade.errors import InvalidArgument
 from lemonade.hub import address
+from lemonade.hub.gguf import has_magic, no_gguf
 from lemonade.hub.layout import check_repository, is_safe
 from lemonade.model import Checkpoint, Model
 
@@ -32,6 +33,7 @@ PERSISTED = (
     "source",
     "registry_source",
     "hashes",
+    "cloud_provider",
 )
 
 RESERVED = ("extra.", "builtin.")
@@ -186,6 +188,8 @@ def _locate(row: dict[str, Any], default_source: str) -> None:
             raise InvalidArgument(f"With source `local_path`, '{main}' must be an absolute path.", param="checkpoint")
         if not path.exists():
             raise InvalidArgument(f"There is no file or folder '{main}'.", param="checkpoint")
+        if path.suffix.lower() == ".gguf" and path.is_file() and not has_magic(path):
+            raise InvalidArgument(no_gguf(str(path)), param="checkpoint")
         if isinstance(row.get("checkpoints"), dict):
             row["checkpoints"] = {**row["checkpoints"], "main": str(path)}
         else:

@@ -16,6 +16,7 @@ from lemonade import __version__
 from lemonade.cli import (
     alias,
     backends,
+    cloud,
     collection,
     config,
     delete,
@@ -120,6 +121,14 @@ collection_app.command("show", epilog=epilog(collection.SHOW_EXAMPLES))(collecti
 collection_app.command("export", epilog=epilog(collection.EXPORT_EXAMPLES))(collection.export)
 collection_app.command("import", epilog=epilog(collection.IMPORT_EXAMPLES))(collection.import_collection)
 
+cloud_app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, context_settings=HELP_NAMES)
+cloud_app.callback(epilog=epilog(cloud.EXAMPLES))(cloud.cloud)
+cloud_app.command("install", epilog=epilog(cloud.INSTALL_EXAMPLES))(cloud.install)
+cloud_app.command("uninstall", epilog=epilog(cloud.UNINSTALL_EXAMPLES))(cloud.uninstall)
+cloud_app.command("auth", epilog=epilog(cloud.AUTH_EXAMPLES))(cloud.auth)
+cloud_app.command("clear", epilog=epilog(cloud.CLEAR_EXAMPLES))(cloud.clear)
+cloud_app.command("list", epilog=epilog(cloud.LIST_EXAMPLES))(cloud.list_providers)
+
 app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
 app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)
 app.command("search", epilog=epilog(search.EXAMPLES))(search.search)
@@ -138,6 +147,7 @@ app.command("check-updates", epilog=epilog(updates.EXAMPLES))(updates.check_upda
 app.command("export", epilog=epilog(export.EXAMPLES))(export.export)
 app.command("import", epilog=epilog(importing.EXAMPLES))(importing.import_model)
 app.command("delete", epilog=epilog(delete.EXAMPLES))(delete.delete)
+app.add_typer(cloud_app, name="cloud")
 app.add_typer(backends_app, name="backends")
 app.add_typer(backends_app, name="recipes", hidden=True)  # the original's other name
 app.command("system", epilog=epilog(system.EXAMPLES))(system.system)
@@ -162,7 +172,7 @@ def lemond() -> None:
 
 def arrange(arguments: Sequence[str]) -> list[str]:
     """The command line as the parser wants it: global options first, and the two words of `--checkpoint ROLE WHERE`,
-    which the original takes, as one."""
+    which the original takes, as one. Behind `cloud`, `--api-key` is the provider's key."""
     front: list[str] = []
     rest: list[str] = []
     words = list(arguments)
@@ -171,7 +181,9 @@ def arrange(arguments: Sequence[str]) -> list[str]:
         if word == "--":
             rest += [word, *words]
             break
-        if word in GLOBAL_OPTIONS and words:
+        if rest[:1] == ["cloud"] and word.partition("=")[0] == "--api-key":
+            rest.append(word)
+        elif word in GLOBAL_OPTIONS and words:
             front += [word, words.pop(0)]
         elif word.partition("=")[0] in GLOBAL_OPTIONS:
             front.append(word)

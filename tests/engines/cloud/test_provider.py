@@ -95,7 +95,8 @@ def test_where_keys_are_looked_for() -> None:
     assert key_variables("acme") == ("LEMONADE_ACME_API_KEY",)
     assert read({**GOOD, "name": "open-ai"}).variable == "LEMONADE_OPEN_AI_API_KEY"
     assert is_key_variable("LEMONADE_OPEN-AI_API_KEY")
-    assert not is_key_variable("LEMONADE_HOST")
+    for other in ("LEMONADE_HOST", "LEMONADE_API_KEY", "LEMONADE_ADMIN_API_KEY", "OPENAI_API_KEY"):
+        assert not is_key_variable(other)
 
 
 @pytest.mark.parametrize("key", ["", "  ", "a b", "a\r\nx: y", "schlüssel", "a\0", "x" * 4097])

@@ -19,6 +19,7 @@ NAME = re.compile(r"[a-z0-9_-]{1,64}")
 #: Names that would make models look like the person's own ones, or keys of the daemon look like a provider's:
 #: `LEMONADE_ADMIN_API_KEY` is no key for a provider `admin`.
 RESERVED = frozenset({"user", "extra", "builtin", "cloud", "admin"})
+_VARIABLE = re.compile(r"LEMONADE_([A-Z0-9_-]+)_API_KEY")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 #: Headers that are the connection's own business.
 _TAKEN = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"})
@@ -76,7 +77,8 @@ def key_variables(name: str) -> tuple[str, ...]:
 
 def is_key_variable(variable: str) -> bool:
     """Whether a variable of the environment may hold a key of ours."""
-    return variable.startswith("LEMONADE_") and variable.endswith("_API_KEY")
+    found = _VARIABLE.fullmatch(variable)
+    return found is not None and found[1].lower() not in RESERVED
 
 
 def read(entry: Mapping[str, Any]) -> Provider:
