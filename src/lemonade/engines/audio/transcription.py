@@ -233,6 +233,7 @@ def _add(
         part = loudness[int(segment.start / FRAME) : max(int(segment.end / FRAME), int(segment.start / FRAME) + 1)]
         if not segment.text.strip() or _NOTHING.fullmatch(segment.text) or (len(part) and part.max() < SILENCE):
             return
+        segment.text = segment.text.rstrip()
         segment.no_speech_prob = round(float((part < speech * _QUIET).mean()), 4) if len(part) else 0.0
         segment.compression_ratio = round(_ratio(segment.text), 4)
         segment.id = len(transcript.segments)
