@@ -151,6 +151,14 @@ def listing() -> None:
         row(*line)
 
 
+def routing() -> None:
+    """A router's decision by a policy of 200 rules."""
+    from bench.routing import figures
+
+    for line in figures():
+        row(*line)
+
+
 def real() -> None:
     """The bundled engine with real weights."""
     from bench.real import cold_start, first_token, speed
@@ -168,7 +176,7 @@ def native() -> None:
         row(*line)
 
 
-BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, real)}
+BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, routing, real)}
 ON_REQUEST = {"native": native}
 
 

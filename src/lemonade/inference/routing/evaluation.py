@@ -31,7 +31,7 @@ logger = logging.getLogger("lemonade.routing")
 VERSION = "1"
 #: Bytes of text beyond which no expression is searched for: it matches nothing.
 MAX_SEARCHED = 1 << 20
-#: Bytes from which on a search runs beside the loop.
+#: Bytes of text from which on it is searched beside the loop.
 LARGE = 64 << 10
 
 
@@ -142,18 +142,20 @@ class Evaluation:
                 return not await self.holds(inner)
             case Band():
                 step = await self._band(node)
-            case Regex(search):
-                step = Step(node.condition, await self._found(search))
+            case Regex() | Keywords() if len(self._facts.encoded) > LARGE:
+                step = Step(node.condition, await asyncio.to_thread(self._plain, node))
             case _:
                 step = Step(node.condition, self._plain(node))
         self.trace.append(step)
         return step.result
 
-    def _plain(self, leaf: Keywords | Length | Has | Metadata) -> bool:
+    def _plain(self, leaf: Keywords | Regex | Length | Has | Metadata) -> bool:
         facts = self._facts
         match leaf:
             case Keywords(words, every):
                 return (all if every else any)(word in facts.folded for word in words)
+            case Regex(search):
+                return len(facts.encoded) <= MAX_SEARCHED and search(facts.encoded)
             case Length(bound, condition):
                 size = len(facts.encoded)
                 return size >= bound if condition == "min_chars" else size <= bound
@@ -161,14 +163,6 @@ class Evaluation:
                 return value == (facts.has_tools if condition == "has_tools" else facts.has_images)
             case Metadata():
                 return _metadata(leaf, facts.metadata.get(leaf.key, ""))
-
-    async def _found(self, search: Any) -> bool:
-        text = self._facts.encoded
-        if len(text) > MAX_SEARCHED:
-            return False
-        if len(text) > LARGE:
-            return bool(await asyncio.to_thread(search, text))
-        return bool(search(text))
 
     async def _band(self, band: Band) -> Step:
         classifier = band.classifier
