@@ -24,9 +24,9 @@ OLDEST_NODE = 20
 INSTALL_SECONDS = 170
 
 
-def python() -> Path:
-    """The interpreter of an environment with the clients of `requirements.txt`."""
-    pins = FOLDER / "requirements.txt"
+def python(requirements: str = "requirements.txt") -> Path:
+    """The interpreter of an environment with the clients that a file here pins."""
+    pins = FOLDER / requirements
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     state = hashlib.sha256(pins.read_bytes() + version.encode()).hexdigest()[:16]
 
@@ -67,9 +67,11 @@ def run_node(script: str, *arguments: str) -> Any:
         return _answer([program, str(copied), *arguments], {})
 
 
-def run_python(script: str, *arguments: str, env: dict[str, str] | None = None) -> Any:
+def run_python(
+    script: str, *arguments: str, env: dict[str, str] | None = None, requirements: str = "requirements.txt"
+) -> Any:
     """The JSON that a script in `python/` prints."""
-    return _answer([str(python()), str(FOLDER / "python" / script), *arguments], env or {})
+    return _answer([str(python(requirements)), str(FOLDER / "python" / script), *arguments], env or {})
 
 
 def _answer(command: list[str], env: dict[str, str]) -> Any:

@@ -229,6 +229,16 @@ async def test_a_preview_of_a_long_turn_covers_its_end_only() -> None:
         assert 49_000 < sum(parts) < 51_000
 
 
+async def test_an_engine_that_is_slow_is_asked_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preview, "SLOW", 0.0)
+    async with opened() as world:
+        await world.append(voice(60_000), 1000)
+        previews = [speech.seconds for _, speech in world.engine.asked]
+        assert max(previews[-20:]) <= preview.SHORTEST_MS / 1000 + 1.5
+        parts = [int(part) for part in world.of(say.Delta)[-1].delta.replace(" ms", "").split()]
+        assert 58_000 < sum(parts) < 62_000
+
+
 async def test_the_same_text_is_not_told_twice() -> None:
     async with opened() as world:
 

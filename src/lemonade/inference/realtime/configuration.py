@@ -121,7 +121,8 @@ class Configuration(msgspec.Struct, frozen=True):
             "turn_detection": turns,
             "audio": {
                 "input": {
-                    "format": {"type": PCM, "rate": self.rate},
+                    # OpenAI's types know one rate; ours is the one that is not named.
+                    "format": {"type": PCM} if self.rate == RATE else {"type": PCM, "rate": self.rate},
                     "transcription": transcription if self.model else None,
                     "turn_detection": turns,
                 }

@@ -10,6 +10,7 @@ import array
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from operator import mul
 from typing import TYPE_CHECKING
@@ -29,11 +30,14 @@ FIRST_MS = 900
 EVERY_MS = 1000
 #: Milliseconds without voice after which the turn may be about to end, and its final text due.
 PAUSE_MS = 200
-#: Milliseconds of audio of one preview. Whisper hears 30 s at once, and takes as long for less than that.
+#: Milliseconds of audio of one preview at first, and at least; half as much, each time that one was slow.
 LONGEST_MS = 20_000
-#: Where in them a piece may end that is not asked for again: at the quietest part between these.
-CUT_FROM_MS = 10_000
-CUT_TO_MS = 16_000
+SHORTEST_MS = 5_000
+#: Seconds from which on a preview was slow. It lags behind what is said, and holds up the final text.
+SLOW = 1.5
+#: Where in its audio a piece may end that is not asked for again: at the quietest part between these shares of it.
+CUT_FROM = 0.5
+CUT_TO = 0.8
 #: Milliseconds of such a part.
 CUT_MS = 100
 
@@ -65,6 +69,7 @@ class Preview:
         self._kept_to = buffer.turn_start
         self._next = buffer.turn_start + self._samples(FIRST_MS)
         self._shown = ""
+        self._longest = LONGEST_MS
         self._task: asyncio.Task[None] | None = None
         self._over = False
 
@@ -96,16 +101,21 @@ class Preview:
         return self._task
 
     async def _run(self) -> None:
-        before = self._next
+        before, begun, heard = self._next, time.monotonic(), self._buffer.heard
         try:
-            self._next = self._buffer.heard + self._samples(EVERY_MS)
+            self._next = heard + self._samples(EVERY_MS)
             model = self._find()
-            if self._buffer.heard - self._kept_to > self._samples(LONGEST_MS):
+            if heard - self._kept_to > self._samples(self._longest):
                 cut = self._quiet_place()
                 text = await self._transcriber.interim(model, self._piece(cut))
                 self._kept, self._kept_to = _joined(self._kept, text), cut
             text = await self._transcriber.interim(model, self._piece(self._buffer.heard))
             text = _joined(self._kept, text)
+            took = time.monotonic() - begun
+            # Half of the engine's time, and of the other sessions', is left to others.
+            self._next = max(self._next, heard + self._samples(round(took * 2000)))
+            if took > SLOW:
+                self._longest = max(self._longest // 2, SHORTEST_MS)
             if text and text != self._shown:
                 self._shown = text
                 await self._show(text)
@@ -124,8 +134,9 @@ class Preview:
 
     def _quiet_place(self) -> int:
         """Where a piece from `_kept_to` on may end, as between two words as can be."""
-        start = self._kept_to + self._samples(CUT_FROM_MS)
-        audio = array.array("h", self._buffer.copy(start, self._kept_to + self._samples(CUT_TO_MS)))
+        longest = self._samples(self._longest)
+        start = self._kept_to + round(longest * CUT_FROM)
+        audio = array.array("h", self._buffer.copy(start, self._kept_to + round(longest * CUT_TO)))
         if sys.byteorder == "big":
             audio.byteswap()
         step = self._samples(CUT_MS)
