@@ -15,7 +15,9 @@ from tests.weights import smollm2
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A daemon with real weights, `smol` (chat) and `vectors` (embeddings), and `numbers`, an embedding model that the
     fake engine runs."""
-    one = Daemon(tmp_path_factory.mktemp("world"), config={"max_loaded_models": 3})
+    # Threads that wait by spinning starve each other where other tests run beside these.
+    env = {"OMP_WAIT_POLICY": "passive"}
+    one = Daemon(tmp_path_factory.mktemp("world"), env=env, config={"max_loaded_models": 3})
     (one.models / "smol.gguf").symlink_to(smollm2())
     one.add_model("numbers-file")
     with one:

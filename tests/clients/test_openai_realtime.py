@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 
 from tests.clients.environment import run_python
 from tests.daemon import Daemon
-from tests.speech import add_listener, silence, voice
+from tests.speech import add_listener, recording, silence, voice
+from tests.whisper import tiny_en
 
 KEY = "sesame-open-1234"
 RATE = 24000
@@ -48,3 +50,26 @@ def test_turns_come_in_order_with_the_fake_engine(locked: Daemon, tmp_path: Path
     assert [text for _, text in seen["texts"]] == ["1880 ms", "2100 ms"]
     assert seen["whole"] == "4200 ms"
     assert [kind.rpartition(".")[2] for kind in seen["kinds"]] == ["updated", "committed", "completed"]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_speech_at_its_own_pace_with_a_real_engine(tmp_path: Path) -> None:
+    one = Daemon(tmp_path / "real", env={"LEMONADE_ADMIN_API_KEY": KEY}, fake_engine=False)
+    with one:
+        definition = {"model_name": "user.tiny", "recipe": "whispercpp", "checkpoint": str(tiny_en())}
+        assert one.post("/v1/models/register", definition).status == 200
+        load = {"model_name": "tiny", "whispercpp_args": "--threads 1"}
+        assert one.post("/v1/load", load).status == 200
+        seen = transcribe(one, "tiny", recording(rate=RATE), tmp_path, pace=1)
+        assert one.entry("tiny")["is_busy"] is False
+    assert [item for item, _ in seen["texts"]] == seen["order"]
+    assert len(seen["order"]) == 3
+    said = " ".join(text for _, text in seen["texts"])
+    for text in (said, seen["whole"]):
+        assert words(text) == words("Ever tried, ever failed. No matter. Try again. Fail again. Fail better.")
+    assert {item for item, _ in seen["deltas"]} == set(seen["order"]), "each turn is shown while it is spoken"
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+", text.lower())

@@ -1,8 +1,8 @@
 """Transcribes with OpenAI's realtime client, against the daemon at argv[1] with the model argv[2] and the key argv[3];
 prints what came as JSON.
 
-argv[4] is raw audio, 24000 samples a second. It is sent at the pace of speech divided by argv[5], then once more as a
-turn of its own, without detection.
+argv[4] is raw audio, 24000 samples a second. It is sent argv[5] times as fast as it was spoken, then once more, as a
+turn of its own, without detection, ten times as fast.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ def check(event):
     assert event.event_id
 
 
-async def send(connection, audio):
+async def send(connection, audio, pace):
     size = round(RATE * PIECE) * 2
     begun = time.monotonic()
     for number, at in enumerate(range(0, len(audio), size)):
-        await asyncio.sleep(begun + number * PIECE / float(PACE) - time.monotonic())
+        await asyncio.sleep(begun + number * PIECE / pace - time.monotonic())
         await connection.input_audio_buffer.append(audio=base64.b64encode(audio[at : at + size]).decode())
 
 
@@ -67,7 +67,7 @@ async def main():
         await connection.session.update(session=session(turn_detection=turns))
         await read(connection, seen, lambda event: event.type == "session.updated")
         reading = asyncio.create_task(read(connection, seen, lambda event: event.type == "input_audio_buffer.cleared"))
-        await send(connection, audio + bytes(RATE * 2 * 2))
+        await send(connection, audio + bytes(RATE * 2 * 2), float(PACE))
         stopped = sum(event.type == "input_audio_buffer.speech_stopped" for event in seen)
         while sum(event.type == COMPLETED for event in seen) < stopped:
             await asyncio.sleep(0.01)
@@ -79,7 +79,7 @@ async def main():
             "deltas": [[event.item_id, event.delta] for event in seen if event.type == DELTA],
         }
         await connection.session.update(session=session(turn_detection=None))
-        await send(connection, audio)
+        await send(connection, audio, float(PACE) * 10)
         seen = []
         sent = time.monotonic()
         await connection.input_audio_buffer.commit()
