@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon import Daemon
+from tests.daemon import Daemon, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +79,13 @@ def test_a_bad_option_loads_nothing(daemon: Daemon) -> None:
     answer = daemon.post("/v1/load", {"model_name": "a", "llamacpp_args": 5, "save_options": True})
     assert (answer.status, answer.error["param"]) == (400, "llamacpp_args")
     assert (daemon.loaded(), saved(daemon)) == ([], {})
+
+
+def test_a_file_that_is_no_model(daemon: Daemon) -> None:
+    (daemon.models / "page.gguf").write_text("<!DOCTYPE html>")
+    wait_for(lambda: daemon.get("/v1/models/page").status == 200)
+    answer = daemon.post("/v1/load", {"model_name": "page"})
+    assert (answer.status, answer.error["code"]) == (404, "file_not_found")
+    assert f"'{daemon.models}/page.gguf' is no GGUF file" in answer.error["message"]
+    (daemon.models / "page.gguf").unlink()
+    wait_for(lambda: daemon.get("/v1/models/page").status == 404)

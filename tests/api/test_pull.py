@@ -206,6 +206,13 @@ def test_a_repository_that_there_is_not(site: Daemon, hub: FakeHub) -> None:
     answer = site.post("/v1/pull", own("Nowhere", "o/nowhere:Q4_K_M"))
     assert (answer.status, answer.error["code"]) == (404, "repository_not_found")
     assert answer.headers["x-should-retry"] == "false"
+    # What the failed pull has left behind is said, once.
+    assert answer.error["message"].endswith(
+        "'user.Nowhere' stays defined: pull it by its name to try again, or delete it."
+    )
+    assert "stays defined" not in site.post("/v1/pull", {"model_name": "Nowhere"}).error["message"]
+    streamed = stream(site.post("/v1/pull", {**own("Nowhere2", "o/nowhere:Q4_K_M"), "stream": True}))[-1]
+    assert "'user.Nowhere2' stays defined" in streamed[1]["error"]
 
 
 def test_a_gated_repository(site: Daemon, hub: FakeHub) -> None:
@@ -219,8 +226,10 @@ def test_a_gated_repository(site: Daemon, hub: FakeHub) -> None:
 
 def test_a_private_repository(site: Daemon, hub: FakeHub, make_daemon: Callable[..., Daemon]) -> None:
     hub.write("o/private", "m-Q4_K_M.gguf", weights("a"))
-    hub.set(token=TOKEN)
+    hub.set(token=TOKEN, redirects=1)
     assert site.post("/v1/pull", own("Private", "o/private:Q4_K_M")).status == 200
+    storage = [each for each in hub.seen if each.server == "storage" and "o/private" in each.path]
+    assert storage and TOKEN not in str([each.headers for each in storage])
     with make_daemon(env={**environment(hub), "HF_TOKEN": ""}) as stranger:
         answer = stranger.post("/v1/pull", own("Private", "o/private:Q4_K_M"))
         assert (answer.status, answer.error["code"]) == (404, "repository_not_found")

@@ -152,3 +152,12 @@ def test_a_path_with_home(world: World, monkeypatch: pytest.MonkeyPatch) -> None
     (world.root / "m.gguf").write_bytes(gguf())
     model = world.catalog.register({**NAME, "recipe": "llamacpp", "checkpoint": "~/m.gguf"})
     assert Path(model.checkpoint) == world.root / "m.gguf"
+
+
+def test_a_local_file_that_is_no_gguf(world: World, tmp_path: Path) -> None:
+    page = tmp_path / "page.gguf"
+    page.write_text("<!DOCTYPE html>")
+    with pytest.raises(InvalidArgument, match="is no GGUF file") as caught:
+        world.catalog.register({"model_name": "user.Page", "recipe": "llamacpp", "checkpoint": str(page)})
+    assert caught.value.param == "checkpoint"
+    assert world.catalog.lookup("user.Page") is None

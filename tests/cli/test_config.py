@@ -60,3 +60,11 @@ def test_another_machine_without_a_daemon_is_a_failure(alone: Shell) -> None:
     ended = alone("config", "set", "ctx_size=1", "--host", "nowhere.invalid")
     assert ended.code == 1
     assert not (alone.home / "config" / "config.json").exists()
+
+
+def test_a_variable_that_comes_before_what_is_set_is_named(alone: Shell) -> None:
+    port = alone.env["LEMONADE_PORT"]
+    said = alone("config", "set", "port=4321", "ctx_size=2048").err
+    assert "LEMONADE_PORT is set here" in said and "unset LEMONADE_PORT" in said
+    assert "is set here" not in alone("config", "set", f"port={port}").err
+    assert "is set here" not in alone("config", "set", "ctx_size=4096").err

@@ -136,3 +136,13 @@ def test_stop_ends_it_and_comes_back_when_it_has(shell: Shell) -> None:
     again = shell("stop")
     assert again.code == 1
     assert "lemonade serve" in again.err
+
+
+def test_a_cache_that_cannot_be_written(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    shell.env["LEMONADE_CACHE_DIR"] = str(tmp_path / "file" / "cache")
+    run = shell("run", "tiny", "hi")
+    assert run.code == 1 and "Traceback" not in run.err
+    assert "none can be started in the background" in run.err and "LEMONADE_CACHE_DIR" in run.err
+    assert str(tmp_path / "file") in run.err
+    assert daemons(shell) == []

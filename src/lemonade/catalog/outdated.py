@@ -49,7 +49,7 @@ class Outdated:
             self.version += 1
 
         def write(values: dict[str, Any]) -> None:
-            values.update(checked=round(self.checked), models=sorted(names))
+            values.update(checked=int(self.checked), models=sorted(names))
 
         try:
             self._file.change(write)

@@ -14,6 +14,7 @@ from lemonade.hub.gguf import Header
 from lemonade.hub.snapshots import Witness
 from lemonade.hub.store import OPTIONAL_ROLES, Store
 from lemonade.model import Model
+from lemonade.system.hardware import GIB
 
 #: What a file's header may add to the labels of a language model, in this order.
 CAPABILITIES = ("vision", "tool-calling", "mtp")
@@ -99,14 +100,16 @@ class Presence:
         )
         if model.is_collection:
             return self._examine_collection(index, model, located.get("main"), status)
+        # What a row says stays as it is written; an extra model's size was added up.
+        said = gigabytes(int(model.size * GIB)) if model.origin == "extra" else model.size
         if not any(each.present for each in status) or not all(each.present for each in status if each.required):
-            return State(model, False, model.size, status)
+            return State(model, False, said, status)
         header = self._headers.of(located.get("main")) if model.recipe == "llamacpp" else None
         if header is not None and model.type == "llm":
             added = [each for each in CAPABILITIES if each in header.capabilities and each not in model.labels]
             if added:
                 model = msgspec.structs.replace(model, labels=(*model.labels, *added))
-        return State(model, True, gigabytes(size) or model.size, status, header)
+        return State(model, True, gigabytes(size) or said, status, header)
 
     def _examine_collection(
         self, index: Index, model: Model, folder: Path | None, status: tuple[CheckpointStatus, ...]

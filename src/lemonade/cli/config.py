@@ -85,8 +85,8 @@ def set_config(
     note("Set " + ", ".join(f"{key} = {_shown(value)}" for key, value in changes.items()) + f". {where}")
     for variable in _overriding(changes):
         note(
-            f"But {variable} is set here, and comes before what is kept. Without `unset {variable}`, commands and daemons "
-            "that are started from here go by the variable."
+            f"But {variable} is set here, and comes before what is kept. Without `unset {variable}`, commands and "
+            "daemons that are started from here go by the variable."
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from lemonade.errors import DownloadCancelled, FileNotInRepository, HubError, LemonadeError, Offline
 from lemonade.hub.fetch import Fetch, disk_free, repositories
+from lemonade.hub.gguf import no_gguf
 from lemonade.hub.huggingface import HuggingFace
 from lemonade.hub.job import Job, Parts, Work
 from lemonade.hub.modelscope import ModelScope
@@ -171,10 +172,7 @@ class Downloads:
         if self._closed:
             return DownloadCancelled("The daemon is stopping.")
         if model.is_local or model.source == "local_upload":
-            return FileNotInRepository(
-                f"The files of '{model.name}' are not where they were ({model.checkpoint}). They are your own files, "
-                "so they are not downloaded; put them back or register the model anew."
-            )
+            return self._lost(model)
         if not model.checkpoints:
             return FileNotInRepository(f"'{model.name}' names no checkpoint, so there is nothing to download.")
         if self._offline():
@@ -182,6 +180,16 @@ class Downloads:
         if model.registry not in self._registries:
             return self._unknown(model)
         return None
+
+    def _lost(self, model: Model) -> HubError:
+        located = self._store.locate(model)
+        lost = next((text for role, text in model.checkpoints.items() if located.get(role) is None), model.checkpoint)
+        if lost.lower().endswith(".gguf") and Path(lost).is_file():
+            return FileNotInRepository(f"'{model.name}' cannot be loaded. {no_gguf(lost)}")
+        return FileNotInRepository(
+            f"The files of '{model.name}' are not where they were ({lost}). They are your own files, so they are not "
+            "downloaded; put them back or register the model anew."
+        )
 
     def _unknown(self, model: Model) -> HubError:
         known = ", ".join(sorted(self._registries))

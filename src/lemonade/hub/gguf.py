@@ -122,6 +122,16 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     decision: str | None = None
 
 
+def no_gguf(path: str) -> str:
+    """What to tell somebody whose file has no magic, or is one of a series whose other parts are not there."""
+    if has_magic(Path(path)):
+        return f"'{path}' is one part of several, and not all of them are beside it."
+    return (
+        f"'{path}' is no GGUF file: it does not begin like one. Was a web page, or a pointer to the file, saved in its "
+        "place?"
+    )
+
+
 def has_magic(path: Path) -> bool:
     """Whether the file can be read and begins as every GGUF file does."""
     try:

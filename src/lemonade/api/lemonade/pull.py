@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Annotated, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from lemonade.catalog.bundles import unbundle
 from lemonade.catalog.registration import RESERVED, bare_name
 from lemonade.catalog.uploads import find_upload
 from lemonade.errors import (
+    HubError,
     InvalidArgument,
     LemonadeError,
     MissingArgument,
@@ -67,6 +69,7 @@ async def pull(exchange: Exchange, body: PullRequest) -> None:
     if body.local_import is True:
         await _import(exchange, name)
         return
+    is_new = services.catalog.lookup(name) is None
     model = _wanted(exchange, name)
     downloaded = services.catalog.is_downloaded(model)
     upgrade = body.do_not_upgrade is not True
@@ -78,13 +81,24 @@ async def pull(exchange: Exchange, body: PullRequest) -> None:
     if services.settings["offline"] and (upgrade or not downloaded):
         raise Offline("The daemon is in offline mode; nothing is downloaded.")
     job = services.downloads.start(model, upgrade=upgrade, parts=_parts(exchange, model))
+    kept = f"'{model.canonical}' stays defined: pull it by its name to try again, or delete it." if is_new else ""
     if body.stream is not True:
-        await job.wait()
+        try:
+            await job.wait()
+        except HubError as error:
+            raise _with(error, kept) from None
         await _done(exchange, body, name)
     elif body.subscribe is False:
         await exchange.json(job.snapshot())
     else:
-        await report(exchange, job)
+        await report(exchange, job, kept)
+
+
+def _with(error: LemonadeError, remark: str) -> LemonadeError:
+    """The error with a sentence more; others hear of the same one."""
+    told = copy.copy(error)
+    told.message = f"{error.message} {remark}".strip()
+    return told
 
 
 def _wanted(exchange: Exchange, name: str) -> Model:
@@ -170,8 +184,12 @@ async def _done(exchange: Exchange, body: PullRequest, name: str) -> None:
         await exchange.json(answer)
 
 
-async def report(exchange: Exchange, job: Job | None) -> None:
-    """Progress as events, of None that everything is here already. The job goes on when the client leaves."""
+async def report(exchange: Exchange, job: Job | None, remark: str = "") -> None:
+    """Progress as events, of None that everything is here already. The job goes on when the client leaves.
+
+    Args:
+        remark: what to say after an error's message.
+    """
     await exchange.start()
     if job is None:
         await exchange.end(event({"status": "ok", "percent": 100}, "complete"))
@@ -180,7 +198,11 @@ async def report(exchange: Exchange, job: Job | None) -> None:
         async for progress in job.events():
             await exchange.write(event(progress, "complete" if progress.complete else "progress"))
     except LemonadeError as error:
-        failure = {"error": error.message, "type": error.type, **({"code": error.code} if error.code else {})}
+        failure = {
+            "error": _with(error, remark).message,
+            "type": error.type,
+            **({"code": error.code} if error.code else {}),
+        }
         await exchange.end(event(failure, "error"))
         return
     await exchange.end()
