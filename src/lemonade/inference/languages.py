@@ -21,7 +21,7 @@ _TABLE: Final = """
 """
 #: Code to English name. Source: the vocabulary of Whisper, which is that of OpenAI's API, too.
 NAMES: Final = dict(pair.split("=") for pair in _TABLE.split())
-_CODES: Final = {name: code for code, name in NAMES.items()}
+_CODES: Final = {name.replace("_", "-"): code for code, name in NAMES.items()}
 #: Newer, older and closely related codes.
 _SYNONYMS: Final = {"jv": "jw", "nb": "no", "iw": "he", "fil": "tl", "in": "id", "cmn": "zh"}
 AUTO: Final = "auto"
@@ -33,7 +33,7 @@ def code(text: str) -> str:
     Raises:
         InvalidArgument: no model knows it.
     """
-    wanted = text.strip().lower().replace("_", "-")
+    wanted = text.strip().lower().replace("_", "-").replace(" ", "-")
     if wanted in ("", AUTO):
         return AUTO
     base = wanted.partition("-")[0]
