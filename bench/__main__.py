@@ -168,6 +168,14 @@ def real() -> None:
             row(*line)
 
 
+def realtime() -> None:
+    """Speech while it is spoken."""
+    from bench.realtime import figures
+
+    for line in figures():
+        row(*line)
+
+
 def native() -> None:
     """The bundled engine against a build of one's own."""
     from bench import real as module
@@ -176,7 +184,9 @@ def native() -> None:
         row(*line)
 
 
-BENCHES = {bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, routing, real)}
+BENCHES = {
+    bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, routing, real, realtime)
+}
 ON_REQUEST = {"native": native}
 
 

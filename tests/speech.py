@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib.util
 import math
 import struct
+import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -33,6 +35,20 @@ def pieces(audio: bytes, milliseconds: int, *, rate: int = RATE) -> Iterator[byt
     size = milliseconds * rate // 1000 * 2
     for at in range(0, len(audio), size):
         yield audio[at : at + size]
+
+
+def recording(name: str = "beckett", *, rate: int = RATE) -> bytes:
+    """A recording in the public domain that comes with moonshine-voice. `beckett` are three sentences in 10 s."""
+    import numpy as np
+
+    found = importlib.util.find_spec("moonshine_voice")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    with wave.open(f"{found.submodule_search_locations[0]}/assets/{name}.wav") as file:
+        given = file.getframerate()
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(float)
+    places = np.arange(len(samples) * rate // given) * given / rate
+    return np.interp(places, np.arange(len(samples)), samples).astype("<i2").tobytes()
 
 
 class Client:
