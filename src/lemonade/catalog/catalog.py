@@ -143,7 +143,7 @@ class Catalog:
         shown = index.public[canonical]
         if index.canonical(name) is None and (alias := self._alias(name)):
             shown = alias
-        return self._entry(canonical, shown)
+        return self._entry(index, self.saved.all(), canonical, shown)
 
     def entry_or_none(self, name: str) -> Entry | None:
         """As `entry`, None for what does not exist or cannot run here."""
@@ -372,25 +372,25 @@ class Catalog:
             for name in index.models
             if name not in index.unsupported and (show_all or self._presence.state(index, name).downloaded)
         }
-        entries = [self._entry(name, shown_id) for shown_id, name in sorted(shown.items())]
+        saved = self.saved.all()
+        entries = [self._entry(index, saved, name, shown_id) for shown_id, name in sorted(shown.items())]
         listed = set(shown.values())
         for alias in self.aliases.all():
             canonical = self._canonical(index, alias)
             if canonical in listed and alias not in shown:
-                entries.append(self._entry(canonical, alias))
+                entries.append(self._entry(index, saved, canonical, alias))
         return entries
 
-    def _entry(self, canonical: str, id: str) -> Entry:  # noqa: A002 - the wire's name
-        index = self._index()
+    def _entry(self, index: Index, saved: Mapping[str, Any], canonical: str, shown: str) -> Entry:
         state = self._presence.state(index, canonical)
         return Entry(
-            id=id,
+            id=shown,
             model=state.model,
             downloaded=state.downloaded,
             size=state.size,
             max_context_window=state.header.context_length if state.header else None,
             checkpoint_status=state.status,
             components=tuple(index.public.get(name, name) for name in state.model.components),
-            recipe_options=own_options(state.model, self.saved.of(state.model)),
+            recipe_options=own_options(state.model, self.saved.of(state.model, saved)),
             update_available=state.downloaded and canonical in self.outdated.names,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,17 @@ class SavedOptions:
         self._file.values()
         return self._file.version
 
-    def of(self, model: Model) -> dict[str, Any]:
-        """A copy of what is saved for the model; `{}` when nothing is."""
-        entry = self._file.values().get(model.canonical)
+    def all(self) -> Mapping[str, Any]:
+        """What is saved for all models, by canonical name, as the file has it."""
+        return self._file.values()
+
+    def of(self, model: Model, among: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """A copy of what is saved for the model; `{}` when nothing is.
+
+        Args:
+            among: `all()`, for those who ask for many models at once: the file is looked at once then.
+        """
+        entry = (self.all() if among is None else among).get(model.canonical)
         return dict(entry) if isinstance(entry, dict) else {}
 
     def change(self, model: Model, edit: Callable[[dict[str, Any]], None]) -> None:
