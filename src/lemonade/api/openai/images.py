@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -35,7 +35,7 @@ _MAX_SEED = 2**53
 _Model = Annotated[str, Meta(description="The model to run; downloaded and loaded on first use.", min_length=1)]
 _Prompt = Annotated[str, Meta(description="What the picture shows.", min_length=1, max_length=MAX_PROMPT)]
 _Format = Annotated[
-    Literal["b64_json"] | UnsetType | None,
+    Annotated[str, Meta(extra_json_schema={"enum": ["b64_json"]})] | UnsetType | None,
     Meta(description="Only `b64_json`: pictures are not kept, so that there is no address for them."),
 ]
 _Steps = Annotated[
@@ -176,6 +176,7 @@ class Images(msgspec.Struct):
 
 
 async def generations(exchange: Exchange, body: ImagesRequest) -> None:
+    _check_format(body)
     size = read_size(_given(body.size))
     wanted = Wanted(
         kind="generation", prompt=body.prompt, n=_given(body.n) or 1, size=size, **_settings(body, "image_generation")
@@ -184,6 +185,7 @@ async def generations(exchange: Exchange, body: ImagesRequest) -> None:
 
 
 async def edits(exchange: Exchange, body: EditForm) -> None:
+    _check_format(body)
     images = _images(body)
     mask = read_file(body.mask.path, body.mask.size, "mask") if isinstance(body.mask, Upload) else None
     wanted = Wanted(
@@ -200,6 +202,7 @@ async def edits(exchange: Exchange, body: EditForm) -> None:
 
 
 async def variations(exchange: Exchange, body: VariationForm) -> None:
+    _check_format(body)
     images = _images(body)
     if len(images) > 1:
         raise InvalidArgument("'image' must be one picture, not several.", param="image")
@@ -216,6 +219,14 @@ async def _paint(exchange: Exchange, name: str, wanted: Wanted) -> None:
     check_model(model)
     work = ImageWork(wanted, model, exchange)
     await on_engine(services.residency, model, work, streaming=bool(wanted.events), metrics=services.metrics)
+
+
+def _check_format(body: ImagesRequest | _EditsForm) -> None:
+    if _given(body.response_format) not in (None, "b64_json"):
+        raise InvalidArgument(
+            "'response_format' must be b64_json: pictures are not kept, so there is no address for them.",
+            param="response_format",
+        )
 
 
 def _given(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 import sys
 import time
@@ -20,6 +21,9 @@ from lemonade.errors import EngineError, InvalidArgument, LemonadeError
 
 #: stable-diffusion.cpp paints in squares of so many pixels; other sizes are cut out of the next larger one.
 MULTIPLE = 8
+
+#: Steps of a schedule of which only the last ones are computed.
+MAX_SCHEDULE = 10_000
 
 _LORA = re.compile(r"<lora:(?P<name>[^:>]+):(?P<weight>[+-]?(?:\d+\.?\d*|\.\d+))>")
 _LORA_ENDINGS = (".safetensors", ".gguf", ".ckpt", ".pt")
@@ -104,14 +108,15 @@ class Painter:
         apply(params, self._config["picture"])
         sampling = params.sample_params
         sampling.sample_steps, sampling.cfg_scale = asked.steps, asked.cfg_scale
+        if asked.start is not None:
+            strength = params.strength if asked.strength is None else asked.strength
+            sampling.sample_steps, params.strength = _schedule(asked.steps, strength)
         if asked.sampling_method:
             sampling.sample_method = _sampler(asked.sampling_method)
         if asked.flow_shift:
             sampling.flow_shift = asked.flow_shift
         apply(sampling, self._config["sampling"])
         params.sample_params = sampling
-        if asked.strength is not None:
-            params.strength = asked.strength
         if loras:
             params.set_loras(loras)
         size = (asked.width, asked.height)
@@ -196,6 +201,17 @@ def _sampler(name: str) -> Any:
             f"'sampling_method' must be one of {', '.join(known)}, not {name[:100]!r}.", param="sampling_method"
         )
     return known[name]
+
+
+def _schedule(steps: int, strength: float) -> tuple[int, float]:
+    """Steps and strength for the library, so that it computes `steps` of them from a start under so much noise.
+
+    It would take a share of the steps, rounded down, and one more: with the few steps of quick models it would begin
+    with nothing but noise.
+    """
+    whole = min(math.ceil(steps / max(strength, 0.01)), MAX_SCHEDULE)
+    whole = max(whole, steps)
+    return whole, min((steps - 0.5) / whole, 1.0)
 
 
 def _lora(folder: Path, name: str) -> str:
