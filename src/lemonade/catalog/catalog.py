@@ -80,7 +80,7 @@ class Catalog:
         self.saved = SavedOptions(paths.config / "recipe_options.json", self._builtin)
         self.aliases = Aliases(paths.cache / "aliases.json", lambda name: self._index().canonical(name) is not None)
         self.extra = ExtraModels(lambda: self._extra_directory)
-        self._presence = Presence(store)
+        self._presence = Presence(store, paths.cache / "headers.json")
         self._checked = -RECHECK_SECONDS
         self._known: Index | None = None
         self._seen = (0, 0, 0, 0)

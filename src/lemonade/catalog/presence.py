@@ -39,11 +39,15 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Presence:
-    """The states of the models of an index, each examined when it is first asked for."""
+    """The states of the models of an index, each examined when it is first asked for.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        headers: the file in which the facts of model files are kept for the next daemon.
+    """
+
+    def __init__(self, store: Store, headers: Path | None = None) -> None:
         self._store = store
-        self._headers = Headers(store.facts)
+        self._headers = Headers(store.facts, headers)
         self._states: dict[str, State] = {}
         self._witnesses: dict[str, Witness | None] = {}
 
@@ -67,6 +71,7 @@ class Presence:
                     self._states[canonical] = state
                 else:
                     self.state(index, canonical)
+        self._headers.save()
         return self._states != before
 
     def forget(self, canonical: str | None = None) -> None:
