@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from lemonade.errors import ConfigError, LemonadeError
@@ -152,6 +152,16 @@ class Client:
             raise BadAnswer(f"{self.address} answered {path} without a stream of events.")
         return EventStream(connection, response)
 
+    def download(self, path: str, body: Mapping[str, Any]) -> Download:
+        """Opens the answer of `POST path` that is no JSON, such as a sound. Raises what `post` raises."""
+        connection, response = self._send("POST", path, body, None)
+        if response.status >= 400:
+            try:
+                _json(response, self.address)
+            finally:
+                connection.close()
+        return Download(connection, response)
+
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float | None) -> Any:
         connection, response = self._send(method, path, body, timeout)
         try:
@@ -208,30 +218,20 @@ class Event:
             raise BadAnswer(f"An event of the stream is no JSON: {self.data[:80]!r}") from error
 
 
-class EventStream:
-    """The events of one answer, in order; a context manager. Closing it early cancels the request at the daemon.
-
-    Only whole events come out: what stands after the last blank line when the connection closes was cut off.
-    Iterating raises RemoteError for an event that carries an error, and StreamCut when the connection breaks.
-    """
+class Body:
+    """One answer that is read while it comes; a context manager. Closing it early cancels the request at the daemon."""
 
     def __init__(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
         self._connection = connection
         self._response = response
 
-    def __enter__(self) -> EventStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __iter__(self) -> Iterator[Event]:
-        for event in events(self._chunks()):
-            if failure := _failure(event):
-                raise failure
-            yield event
 
     def close(self) -> None:
         self._response.close()
@@ -244,8 +244,31 @@ class EventStream:
             except (http.client.HTTPException, OSError) as error:
                 raise StreamCut("The connection broke before the answer was complete.") from error
             if not chunk:
+                if self._response.length:
+                    raise StreamCut("The connection broke before the answer was complete.")
                 return
             yield chunk
+
+
+class Download(Body):
+    """The bytes of one answer, as they come. Iterating raises StreamCut when the connection breaks before the end."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks()
+
+
+class EventStream(Body):
+    """The events of one answer, in order.
+
+    Only whole events come out: what stands after the last blank line when the connection closes was cut off.
+    Iterating raises RemoteError for an event that carries an error, and StreamCut when the connection breaks.
+    """
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in events(self._chunks()):
+            if failure := _failure(event):
+                raise failure
+            yield event
 
 
 def events(chunks: Iterator[bytes]) -> Iterator[Event]:

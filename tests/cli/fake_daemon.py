@@ -9,6 +9,7 @@ thinks        reasons before it answers                silent     reasons and an
 endless       answers until the client hangs up        absent     is downloaded on pull
 gone          pulled, fails with an error event        lost       pulled, the stream is cut
 huge          pulled, never complete
+speaks        says SOUND; with the voice "cut", half of it and no more
 echo          answers with the messages it was sent    controls   answers with control characters
 """
 
@@ -27,7 +28,14 @@ from lemonade.settings import flatten
 
 MODELS = [
     *("good", "long", "cut", "unended", "fails", "broken", "thinks", "silent", "endless"),
-    *("absent", "gone", "lost", "huge", "echo", "controls", "owner/deep"),
+    *("absent", "gone", "lost", "huge", "echo", "controls", "owner/deep", "speaks", "kokoro-v1"),
+]
+SPEAKERS = {"speaks", "kokoro-v1"}
+SOUND = b"ID3 this is a sound" * 1000
+VOICES = [
+    {"id": "af_heart", "name": "Heart", "language": "en-US", "gender": "female"},
+    {"id": "ff_siwis", "name": "Siwis", "language": "fr", "gender": "female"},
+    {"id": "shimmer", "name": "Shimmer", "language": "en-US", "gender": "female", "stands_for": "af_heart"},
 ]
 MISSING = {"absent", "gone", "lost", "huge"}
 
@@ -108,6 +116,10 @@ class Handler(BaseHTTPRequestHandler):
             self._json({"status": "ok", "version": "9.8.7", "all_models_loaded": list(daemon.loaded.values())})
         elif path == "/v1/chat/completions":
             self._chat(body)
+        elif path == "/v1/audio/speech":
+            self._speech(body)
+        elif path == "/v1/audio/voices":
+            self._json({"model": "speaks", "voices": VOICES})
         elif path == "/v1/pull":
             self._pull(body)
         elif path == "/v1/pull/variants":
@@ -136,7 +148,27 @@ class Handler(BaseHTTPRequestHandler):
 
     def _model(self, name: str) -> dict[str, Any]:
         here = name in self.server.downloaded
-        return {"id": name, "recipe": "llamacpp", "labels": ["chat"], "downloaded": here, "size": 0.5}
+        labels = ["tts"] if name in SPEAKERS else ["chat"]
+        return {"id": name, "recipe": "llamacpp", "labels": labels, "downloaded": here, "size": 0.5}
+
+    def _speech(self, body: Any) -> None:
+        if body.get("voice") == "nobody":
+            self._error(400, "'voice' must be one of the model's voices.", "invalid_request_error", "invalid_argument")
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "audio/mpeg")
+        if body.get("stream"):
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(SOUND), SOUND))
+            if body.get("voice") != "cut":
+                self.wfile.write(b"0\r\n\r\n")
+                return
+        else:
+            self.send_header("Content-Length", str(len(SOUND)))
+            self.end_headers()
+            self.wfile.write(SOUND[: len(SOUND) // 2] if body.get("voice") == "cut" else SOUND)
+        self.close_connection = body.get("voice") == "cut"
 
     def _chat(self, body: dict[str, Any]) -> None:
         name = body["model"]

@@ -54,10 +54,13 @@ def _follow(client: Client, path: str, body: Mapping[str, Any], name: str, comma
         raise StreamCut(f"The daemon closed the connection before {name} was complete. Go on: {command}")
 
 
-def fetch_missing(client: Client, model: str) -> None:
-    """Downloads `model` if its files are not here. Raises RemoteError for a name that there is not, too."""
-    if client.get(path_of(model)).get("downloaded") is False:
+def fetch_missing(client: Client, model: str) -> dict[str, Any]:
+    """Downloads `model` if its files are not here. What the daemon says of it. Raises RemoteError for a name that
+    there is not, too."""
+    found: dict[str, Any] = client.get(path_of(model))
+    if found.get("downloaded") is False:
         fetch(client, {"model_name": model})
+    return found
 
 
 class Display(Protocol):

@@ -32,11 +32,13 @@ from lemonade.cli import (
     scan,
     search,
     serve,
+    speak,
     status,
     stop,
     system,
     unload,
     updates,
+    voices,
 )
 from lemonade.cli import list as listing
 from lemonade.cli.target import Target
@@ -130,6 +132,8 @@ cloud_app.command("clear", epilog=epilog(cloud.CLEAR_EXAMPLES))(cloud.clear)
 cloud_app.command("list", epilog=epilog(cloud.LIST_EXAMPLES))(cloud.list_providers)
 
 app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
+app.command("speak", epilog=epilog(speak.EXAMPLES))(speak.speak)
+app.command("voices", epilog=epilog(voices.EXAMPLES))(voices.voices)
 app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)
 app.command("search", epilog=epilog(search.EXAMPLES))(search.search)
 app.command("scan", epilog=epilog(scan.EXAMPLES))(scan.scan)

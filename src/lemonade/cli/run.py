@@ -6,17 +6,21 @@ import os
 import select
 import stat
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lemonade.cli import recipe
 from lemonade.cli.target import complete_model, target_of
 
+if TYPE_CHECKING:
+    from lemonade.client import Client
+
 EXAMPLES = """
 lemonade run Qwen3-0.6B-GGUF                          a conversation: /help, Ctrl-C, Ctrl-D
 lemonade run Qwen3-0.6B-GGUF "Why is the sky blue?"   one answer, on stdout
 lemonade run Qwen3-0.6B-GGUF "Sum up:" - < notes.txt  the prompt, then the text
+lemonade run kokoro-v1 "Good morning."                spoken, in speech.mp3 (see lemonade speak)
 git diff | lemonade run Qwen3-0.6B-GGUF --system "Write a commit message."
 """
 
@@ -63,7 +67,7 @@ def run(
     from lemonade.cli.download import fetch_missing
 
     client = ensure(target_of(ctx))
-    fetch_missing(client, model)
+    found = fetch_missing(client, model)
     load = recipe.load_body(
         model,
         ctx_size=ctx_size,
@@ -79,6 +83,9 @@ def run(
     said = {"max_tokens": max_tokens, "temperature": temperature}
     limits = {key: value for key, value in said.items() if value is not None}
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if "tts" in found.get("labels", ()):
+        _speak(client, model, question)
+        return
     if question is None:
         from lemonade.cli.chat import Chat
 
@@ -96,6 +103,16 @@ def run(
     from lemonade.cli.answer import Answer, show
 
     show(Answer(client, request), model)
+
+
+def _speak(client: Client, model: str, text: str | None) -> None:
+    """What a model that speaks makes of a prompt: a sound file in this folder, or on stdout if it is no terminal."""
+    from lemonade.cli.speak import free_name, save
+
+    if text is None:
+        raise typer.BadParameter(f"{model} speaks: give it a text, or see lemonade speak --help.", param_hint="PROMPT")
+    request = {"model": model, "input": text, "response_format": "mp3"}
+    save(client, request, free_name("speech") if sys.stdout.isatty() else None)
 
 
 def _question(words: list[str]) -> str | None:
