@@ -28,6 +28,12 @@ for mode in (instructor.Mode.JSON_SCHEMA, instructor.Mode.TOOLS):
     patched = instructor.from_openai(client, mode=mode)
     results[mode.value] = patched.chat.completions.create(**ASK).model_dump()
 patched = instructor.from_openai(client, mode=instructor.Mode.JSON_SCHEMA)
+plain = patched.chat.completions.create(**{**ASK, "response_model": None})
+results["chat"] = plain.choices[0].message.content
 partial = [one.model_dump() for one in patched.chat.completions.create_partial(**ASK)]
+patched = instructor.from_openai(client, mode=instructor.Mode.RESPONSES_TOOLS)
+asked = {key: value for key, value in ASK.items() if key not in ("messages", "max_tokens")}
+city = patched.responses.create(**asked, input="Describe Rome.", max_output_tokens=60)
+results["responses"] = city.model_dump()
 results["partial"] = {"pieces": len(partial), "last": partial[-1]}
 print(json.dumps(results))
