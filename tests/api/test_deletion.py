@@ -67,6 +67,24 @@ def test_a_load_that_waits_for_room_finds_the_model_deleted(site: Daemon, hub: F
     assert [entry["model_name"] for entry in site.loaded()] == []
 
 
+def test_what_another_daemon_or_program_deletes_is_noticed(site: Daemon, hub: FakeHub) -> None:
+    for name in ("One", "Two"):
+        hub.write(f"o/{name}", "m-Q4_K_M.gguf", gguf({}) + name.encode() * 1000)
+        pull(site, name, f"o/{name}:Q4_K_M")
+    # The same folders, another process.
+    with Daemon(site.folder, env=site.env) as other:
+
+        def shown(daemon: Daemon) -> set[str]:
+            return {row["id"] for row in daemon.get("/v1/models").json()["data"]} & {"One", "Two"}
+
+        assert shown(other) == shown(site) == {"One", "Two"}
+        assert other.post("/v1/delete", {"model": "One"}).status == 200
+        wait_for(lambda: shown(site) == {"Two"}, 5)
+        shutil.rmtree(site.folder / "hub" / "models--o--Two")
+        wait_for(lambda: shown(site) == shown(other) == set(), 5)
+        assert site.get("/v1/models/Two").json()["downloaded"] is False
+
+
 def test_a_built_in_model_stays_known(site: Daemon) -> None:
     for _ in range(2):
         assert site.post("/v1/delete", {"model_name": "Qwen3-0.6B-GGUF"}).status == 200
