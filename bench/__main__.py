@@ -159,6 +159,14 @@ def routing() -> None:
         row(*line)
 
 
+def cloud() -> None:
+    """A model of a provider on loopback."""
+    from bench.cloud import figures
+
+    for line in figures():
+        row(*line)
+
+
 def real() -> None:
     """The bundled engine with real weights."""
     from bench.real import cold_start, first_token, speed
@@ -185,7 +193,7 @@ def native() -> None:
 
 
 BENCHES = {
-    bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, routing, real, realtime)
+    bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, routing, cloud, real, realtime)
 }
 ON_REQUEST = {"native": native}
 

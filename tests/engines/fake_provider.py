@@ -23,6 +23,7 @@ of the API is an error, so that a daemon that sends such things fails its tests.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import socket
 import ssl
@@ -394,22 +395,35 @@ def whole_completion(one: Handler) -> dict[str, Any]:
     return {**head, "choices": [{"index": 0, "text": "".join(one.pieces()), "finish_reason": "stop"}], "usage": USAGE}
 
 
-def whole_response(one: Handler, status: str = "completed") -> dict[str, Any]:
+def whole_response(one: Handler) -> dict[str, Any]:
     part = {"type": "output_text", "text": "".join(one.pieces()), "annotations": []}
     item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
     usage = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
-    head = {"id": "resp_1", "object": "response", "created_at": 1, "model": one.snapshot, "status": status}
+    head = {"id": "resp_1", "object": "response", "created_at": 1, "model": one.snapshot, "status": "completed"}
     return {**head, "output": [item], "usage": usage}
 
 
 def response_events(one: Handler) -> Iterator[bytes]:
-    def event(kind: str, **more: Any) -> bytes:
-        return f"event: {kind}\n".encode() + data({"type": kind, **more})
+    numbers = itertools.count()
 
-    yield event("response.created", response={**whole_response(one, "in_progress"), "output": []})
+    def event(kind: str, **more: Any) -> bytes:
+        return f"event: {kind}\n".encode() + data({"type": kind, "sequence_number": next(numbers), **more})
+
+    def place(**more: Any) -> dict[str, Any]:
+        return {"item_id": "msg_1", "output_index": 0, "content_index": 0, "logprobs": [], **more}
+
+    whole = whole_response(one)
+    (item,) = whole["output"]
+    (part,) = item["content"]
+    yield event("response.created", response={**whole, "status": "in_progress", "output": []})
+    yield event("response.output_item.added", output_index=0, item={**item, "status": "in_progress", "content": []})
+    yield event("response.content_part.added", **place(part={**part, "text": ""}))
     for piece in one.pieces():
-        yield event("response.output_text.delta", item_id="msg_1", output_index=0, content_index=0, delta=piece)
-    yield event("response.completed", response=whole_response(one))
+        yield event("response.output_text.delta", **place(delta=piece))
+    yield event("response.output_text.done", **place(text=part["text"]))
+    yield event("response.content_part.done", **place(part=part))
+    yield event("response.output_item.done", output_index=0, item=item)
+    yield event("response.completed", response=whole)
 
 
 def whole_message(one: Handler) -> dict[str, Any]:

@@ -31,6 +31,7 @@ lemonade cloud uninstall openai
 AUTH_EXAMPLES = """
 lemonade cloud auth openai                    asks for the key and does not show it
 pass show openai | lemonade cloud auth openai
+LEMONADE_OPENAI_API_KEY=… lemonade serve      lasts as long as the environment does
 """
 CLEAR_EXAMPLES = """
 lemonade cloud clear openai

@@ -44,8 +44,8 @@ MIN_KEY = 8
 
 #: What many providers do not have.
 _OPTIONAL = {"responses": "Responses API", "messages": "Messages API; ask through POST /v1/chat/completions"}
-#: Headers of a provider's answer that mean something to its clients.
-_TOLD = re.compile(r"(x-)?request-id|(x-ratelimit|anthropic)-[\w-]+|retry-after(-ms)?")
+#: Headers of a provider's answer that mean something to its clients; `Retry-After` goes with the failure itself.
+_TOLD = re.compile(r"(x-)?request-id|(x-ratelimit|anthropic)-[\w-]+")
 
 _FIELD = re.compile(rb"\s*(?:data|event|id|retry)?:")
 _MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
