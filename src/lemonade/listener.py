@@ -7,6 +7,7 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import re
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ MAX_HEAD = 64 * 1024
 HEAD_TIMEOUT = 30.0
 #: Bytes of one message on a WebSocket, of all its frames together: what OpenAI allows for one piece of audio, and more.
 MAX_MESSAGE = 16 * 1024 * 1024
+
+_OTHER_UPGRADE = re.compile(rb"\r\nupgrade:(?![ \t]*websocket[ \t]*(?:\r|$))", re.IGNORECASE)
 
 
 class AddressInUse(ConfigError):
@@ -166,6 +169,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if b"pgrade" in data and (self.cycle is None or self.cycle.response_complete):
+            # The parser takes what follows such a head for the other protocol, and the body would be lost. Clients that
+            # would rather speak HTTP/2, as Java's does by default, ask for it with every request.
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _OTHER_UPGRADE.sub(b"\r\nx-upgrade:", head) + end + body
         super().data_received(data)
         if self._in_head:
             # The parser keeps an unfinished header to itself.

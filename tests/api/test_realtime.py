@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lemonade.inference.realtime.messages import SERVER_MESSAGES
-from tests.daemon import Daemon, wait_for
+from tests.daemon import Daemon, alive, wait_for
 from tests.speech import Client, add_listener, connected, pieces, silence, voice
 
 TALK = silence(400) + voice(900) + silence(1100) + voice(500) + silence(1200)
@@ -281,6 +281,33 @@ async def test_the_model_is_loaded_with_the_first_audio(make_daemon: Callable[..
         await asyncio.to_thread(wait_for, lambda: one.loaded())
         await client.append(voice(500) + silence(1000))
         await client.event("completed")
+
+
+async def test_a_turn_under_way_does_not_hold_a_daemon_that_ends(make_daemon: Callable[..., Daemon]) -> None:
+    one = make_daemon(switches={"interval": 30})
+    one.start()
+    add_listener(one)
+    async with connected(one, "model=ear") as client:
+        await client.append(voice(500))
+        await client.send("input_audio_buffer.commit")
+        await client.event("committed")
+        await asyncio.to_thread(wait_for, lambda: one.loaded() and one.seen("ear")["in_flight"])
+        assert await asyncio.to_thread(one.stop, seconds=10) == 0
+        with pytest.raises(AssertionError):
+            await client.next()
+        assert client.socket.close_code == 1012
+    assert not any(alive(pid) for pid in one.starts)
+    assert "Traceback" not in one.log
+
+
+async def test_ten_thousand_tiny_messages(ear: Daemon) -> None:
+    async with connected(ear, "model=ear") as client:
+        await client.update(turn_detection=None)
+        message = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(2)).decode()})
+        for _ in range(10_000):
+            await client.socket.send_str(message)
+        await client.send("input_audio_buffer.commit")
+        assert (await client.event("completed"))["usage"]["seconds"] == round(10_000 / 16000, 3)
 
 
 async def test_the_size_of_a_piece(ear: Daemon) -> None:

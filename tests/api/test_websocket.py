@@ -187,6 +187,16 @@ def test_an_upgrade_of_another_kind_is_plain_http(daemon: Daemon) -> None:
     assert talk(daemon.port, asked).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("name", ["Upgrade", "upgrade"])
+def test_the_body_of_a_request_that_would_rather_be_http2_is_read(daemon: Daemon, name: str) -> None:
+    body = b'{"model":"nope","messages":[{"role":"user","content":"upgrade: h2c"}]}'
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\n"
+        f"{name}: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    assert b"'nope' was not found" in talk(daemon.port, head.encode() + body)
+
+
 def frame(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
     """A client's frame; its mask is zero."""
     size = len(payload)
