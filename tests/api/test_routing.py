@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.daemon import Answer, Daemon, events, wait_for
+from tests.engines.fake_provider import FakeProvider
 
 SMALL, BIG = "small", "big"
 CODE = {"id": "code", "match": {"keywords_any": ["bug"]}, "route_to": BIG, "outputs": {"reason": "code"}}
@@ -374,3 +375,31 @@ def test_a_policy_that_was_broken_by_hand_goes_to_its_default(tmp_path: Path) ->
         answer = daemon.chat("user.shut")
         assert (answer.status, answer.error["code"]) == (400, "model_load_refused")
         assert "Invalid routing policy" in answer.error["message"]
+
+
+def test_candidates_and_judges_at_a_provider(world: Daemon) -> None:
+    with FakeProvider("ck-CANARY") as fake:
+        body = {"backend": "cloud", "provider": "afar", "base_url": fake.url, "api_key": "ck-CANARY"}
+        assert world.post("/v1/install", {**body, "allow_insecure_http": True}).status == 200
+        wait_for(lambda: world.get("/v1/models/afar.good").status == 200)
+        llm = {**LLM, "id": "c", "model": "afar.good"}
+        document = policy({**CODE, "route_to": "afar.good"}, classifiers=[llm])
+        document["components"].append("afar.good")
+        document["routing"]["candidates"].append("afar.good")
+        assert register(world, "mixed", document).status == 200
+        for stream in (False, True):
+            answer = world.chat("user.mixed", "a bug", stream=stream)
+            assert answer.headers["x-lemonade-route"] == "code"
+            told = json.loads(events(answer.body)[0]) if stream else answer.json()
+            assert told["model"] == told["x_lemonade_route"]["route_to"] == "afar.good"
+            assert fake.requests[-1]["body"]["model"] == "good"
+        assert world.chat("user.mixed", "soup").json()["model"] == SMALL
+        judged = policy({"id": "r", "match": {"classifier": "c", "label": "SAFE"}, "route_to": BIG}, classifiers=[llm])
+        judged["components"].append("afar.good")
+        (step,) = validated(world, judged, prompt="rm -rf /")["decision"]["trace"]
+        # It answers something else, whatever it is asked.
+        assert "its answer cannot be used" in step["rationale"]
+        asked = fake.requests[-1]["body"]
+        assert "rm -rf /" in asked["messages"][1]["content"]
+        assert asked["response_format"] == {"type": "json_object"}
+        assert world.post("/v1/uninstall", {"backend": "cloud", "provider": "afar"}).status == 200

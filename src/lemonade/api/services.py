@@ -64,4 +64,4 @@ class Services:
     def __post_init__(self) -> None:
         self.transcriber = Transcriber(self.residency, self.metrics)
         self.upscaling = Upscaling(self.engines, self.settings)
-        self.router = Router(self.catalog, self.residency, self.metrics)
+        self.router = Router(self.catalog, self.residency, self.providers, self.metrics)

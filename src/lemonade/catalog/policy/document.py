@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -16,7 +16,7 @@ from lemonade.catalog.policy import classifiers, match
 from lemonade.catalog.policy.classifiers import Classifier
 from lemonade.catalog.policy.fields import distinct, items, mapping, refuse, shown, text, within
 from lemonade.catalog.policy.match import Node
-from lemonade.model import Model
+from lemonade.model import Model, Origin
 
 RECIPE = "collection.router"
 
@@ -30,6 +30,8 @@ ROUTE = "__route_"
 ROUTER_PROMPT = "Choose the model that suits the request best."
 
 _KEYS = ("version", "model_name", "recipe", "components", "models", "routing")
+#: What a canonical name begins with.
+_ORIGINS = tuple(f"{origin}." for origin in get_args(Origin))
 _ID = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -149,7 +151,7 @@ def define(definition: Mapping[str, Any], find: Callable[[str], Model | None]) -
 
 def bare(name: str) -> str:
     """A model's name without the origin before it."""
-    for origin in ("builtin.", "user.", "extra."):
+    for origin in _ORIGINS:
         if name.startswith(origin):
             return name.removeprefix(origin)
     return name

@@ -77,6 +77,12 @@ def _chat(task: str, classifier: Classifier, text: str, name: str, schema: dict[
     }
 
 
+def for_provider(body: dict[str, Any]) -> dict[str, Any]:
+    """The same without what only some servers know."""
+    kept = {key: value for key, value in body.items() if key not in ("reasoning_effort", "chat_template_kwargs")}
+    return {**kept, "response_format": {"type": "json_object"}}
+
+
 class _Message(msgspec.Struct):
     content: str
 

@@ -16,6 +16,7 @@ from lemonade.inference.routing.scores import Models
 
 if TYPE_CHECKING:
     from lemonade.catalog.catalog import Catalog
+    from lemonade.engines.cloud.providers import Providers
     from lemonade.model import Model
     from lemonade.residency.manager import Residency
     from lemonade.system.metrics import Metrics
@@ -42,11 +43,11 @@ class Router:
         metrics: counts decisions, and how many changed a conversation's model.
     """
 
-    def __init__(self, catalog: Catalog, residency: Residency, metrics: Metrics) -> None:
+    def __init__(self, catalog: Catalog, residency: Residency, providers: Providers, metrics: Metrics) -> None:
         self._catalog = catalog
         self._residency = residency
         self._metrics = metrics
-        self._models = Models(residency)
+        self._models = Models(residency, providers)
         self._policies: dict[str, tuple[Model, Policy | InvalidArgument]] = {}
         self._tried: set[str] = set()
         self._conversations: OrderedDict[tuple[str, bytes], str] = OrderedDict()

@@ -6,20 +6,23 @@ import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from lemonade.catalog.policy.classifiers import Classifier, is_zero_shot
 from lemonade.errors import ContextLengthExceeded, InvalidArgument, LemonadeError, UnsupportedOperation
 from lemonade.inference import classification
+from lemonade.inference.cloud import forward_cloud
+from lemonade.inference.cloud_request import CloudRequest
 from lemonade.inference.relay import EngineRequest, forward
 from lemonade.inference.routing import prompts
 from lemonade.inference.routing.evaluation import Scores
 
 if TYPE_CHECKING:
+    from lemonade.engines.cloud.providers import Providers
     from lemonade.model import Model
     from lemonade.residency.manager import Residency
     from lemonade.residency.policy import ResidencyClass
@@ -74,8 +77,9 @@ class Collected:
 class Models:
     """The models that classifiers ask, for all policies. The vectors of reference phrases are made once."""
 
-    def __init__(self, residency: Residency) -> None:
+    def __init__(self, residency: Residency, providers: Providers) -> None:
         self._residency = residency
+        self._providers = providers
         self._references: OrderedDict[tuple[str, tuple[str, ...]], list[Vector]] = OrderedDict()
 
     def scorer(self, find: Callable[[str], Model], candidates: Collection[str]) -> Scorer:
@@ -91,6 +95,13 @@ class Models:
         """The engine's whole answer."""
         answer = Collected()
         await forward(self._residency, model, request, answer, None, residency_class=self._class(model, candidates))
+        return answer.body
+
+    async def ask_provider(self, model: Model, body: bytes) -> bytes:
+        """The whole answer of a cloud model to a chat."""
+        answer = Collected()
+        request = CloudRequest(path="chat/completions", body=body, asked=model.name)
+        await forward_cloud(self._providers, model, request, answer, None)
         return answer.body
 
     def _class(self, model: Model, candidates: Collection[str]) -> ResidencyClass:
@@ -160,9 +171,12 @@ class Scorer:
         answer = await self._models.ask(model, request, self._candidates)
         return Scores(msgspec.json.decode(answer, type=_Labels).labels)
 
-    async def _chat(self, model: Model, body: Mapping[str, object]) -> str:
+    async def _chat(self, model: Model, body: dict[str, Any]) -> str:
         if model.mode != "chat" or model.is_collection:
             raise UnsupportedOperation(f"'{model.name}' is no LLM.", param="model")
+        if model.recipe == "cloud":
+            raw = msgspec.json.encode(prompts.for_provider(body))
+            return prompts.content(await self._models.ask_provider(model, raw))
         request = EngineRequest(
             path="/v1/chat/completions", body=msgspec.json.encode(body), asked=model.name, alias=model.name
         )
