@@ -13,7 +13,7 @@ import msgspec
 from lemonade.api.conversation import converse
 from lemonade.errors import EngineReplied, LemonadeError, ModelLoadError
 from lemonade.inference import images, speech
-from lemonade.inference.chat import ChatRequest, check_reply
+from lemonade.inference.chat import ChatRequest, check, check_reply
 from lemonade.inference.cloud import forward_cloud
 from lemonade.inference.cloud_request import CloudRequest
 from lemonade.inference.images import Wanted, read_file, read_size
@@ -45,12 +45,14 @@ async def answer_together(exchange: Exchange, collection: Model, body: ChatReque
     """
     services = exchange.services
     components = _components(services, collection)
+    tools = offered(components)
+    check(body, beside=[tool.definition() for tool, _ in tools.values()])
     request = {key: value for key, value in msgspec.json.decode(exchange.raw).items() if value is not None}
     planner = next((model for model in components if "chat" in model.labels), components[0])
     stream = Stream(exchange, body.model)
 
     def begin(show: Any) -> Loop:
-        return Loop(planner, offered(components), collection.system_prompt, Components(services, planner), show)
+        return Loop(planner, tools, collection.system_prompt, Components(services, planner), show)
 
     if body.stream is not True:
         await _load(services, components)

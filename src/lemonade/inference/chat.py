@@ -6,7 +6,7 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -136,8 +136,11 @@ def check_model(model: Model) -> None:
         raise error
 
 
-def check(request: ChatRequest) -> None:
+def check(request: ChatRequest, *, beside: Sequence[dict[str, Any]] = ()) -> None:
     """What can be said of a request without its model.
+
+    Args:
+        beside: tools that the model is offered beside those of the request.
 
     Raises:
         InvalidArgument: arguments do not fit together, or one has a value that means nothing.
@@ -161,6 +164,7 @@ def check(request: ChatRequest) -> None:
                 f"'tools[{number}].function.name' must be a string: a tool is a function with a name.",
                 param=f"tools[{number}].function.name",
             )
+    tools = [*beside, *tools]
     if choice == "required" and not tools:
         raise InvalidArgument("'tool_choice' is `required`, but 'tools' offers none.", param="tool_choice")
     if isinstance(choice, ToolChoice) and choice.function.name not in [tool["function"]["name"] for tool in tools]:

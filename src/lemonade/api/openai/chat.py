@@ -67,11 +67,11 @@ class ChatCompletion(msgspec.Struct):
 async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
     services = exchange.services
     found = services.catalog.find(body.model)
-    if found.recipe != "cloud":
-        check(body)
     if found.recipe == OMNI:
         await answer_together(exchange, found, body)
         return
+    if found.recipe != "cloud":
+        check(body)
     model, name, sink = await destination(exchange, found, body.model, body, of_chat)
     check_model(model)
     stream = body.stream is True

@@ -115,8 +115,7 @@ class Loop:
             body["messages"], prompt, sees="vision" in labels, hears="chat-transcription" in labels
         )
         own = [tool.definition() for tool, _ in self._tools.values()]
-        clients = [tool for tool in body.get("tools") or [] if tool["function"]["name"] not in self._tools]
-        body.pop("tools", None)
+        clients = [tool for tool in body.pop("tools", ()) if tool["function"]["name"] not in self._tools]
         if own or clients:
             body["tools"] = own + clients
         return body
