@@ -291,8 +291,14 @@ def events(chunks: Iterator[bytes]) -> Iterator[Event]:
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
     pending = b""
+    # A picture is one line in many chunks: only what is new is looked at.
+    long = bytearray()
     for chunk in chunks:
-        pending = (pending + chunk).replace(b"\r\n", b"\n")
+        if b"\n" not in chunk and b"\r" not in chunk and not pending.endswith(b"\r"):
+            long += chunk
+            continue
+        pending = (pending + bytes(long) + chunk).replace(b"\r\n", b"\n")
+        long.clear()
         # A CR at the very end may be the first half of a CRLF.
         held = b"\r" if pending.endswith(b"\r") else b""
         *whole, rest = pending.removesuffix(held).replace(b"\r", b"\n").split(b"\n")

@@ -16,6 +16,7 @@ echo          answers with the messages it was sent    controls   answers with c
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import threading
 import time
@@ -30,6 +31,10 @@ MODELS = [
     *("good", "long", "cut", "unended", "fails", "broken", "thinks", "silent", "endless"),
     *("absent", "gone", "lost", "huge", "echo", "controls", "owner/deep", "speaks", "kokoro-v1"),
 ]
+#: A PNG of 2x2 pixels.
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFklEQVR4nGP8z8DAwMDAxMDAwMDAAAANHQEDasKb6QAAAABJRU5ErkJggg=="
+)
 SPEAKERS = {"speaks", "kokoro-v1"}
 SOUND = b"ID3 this is a sound" * 1000
 VOICES = [
@@ -46,6 +51,7 @@ class FakeDaemon(ThreadingHTTPServer):
     Attributes:
         requests: `(method, path, body)` of all requests, in order.
         keys: the `Authorization` header of each.
+        labels: of models that are no chat models.
         hung_up: set when a client leaves in the middle of an answer.
     """
 
@@ -60,6 +66,7 @@ class FakeDaemon(ThreadingHTTPServer):
         self.loaded: dict[str, dict[str, Any]] = {}
         self.downloaded = set(MODELS) - MISSING
         self.config = {"port": 13305, "ctx_size": 2048, "llamacpp": {"backend": "auto", "args": ""}}
+        self.labels: dict[str, list[str]] = {}
         self.hung_up = threading.Event()
 
     @property
@@ -118,6 +125,8 @@ class Handler(BaseHTTPRequestHandler):
             self._chat(body)
         elif path == "/v1/audio/speech":
             self._speech(body)
+        elif path.startswith("/v1/images/"):
+            self._events(picture_events(path, body))
         elif path == "/v1/audio/voices":
             self._json({"model": "speaks", "voices": VOICES})
         elif path == "/v1/pull":
@@ -148,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _model(self, name: str) -> dict[str, Any]:
         here = name in self.server.downloaded
-        labels = ["tts"] if name in SPEAKERS else ["chat"]
+        labels = self.server.labels.get(name) or (["tts"] if name in SPEAKERS else ["chat"])
         return {"id": name, "recipe": "llamacpp", "labels": labels, "downloaded": here, "size": 0.5}
 
     def _speech(self, body: Any) -> None:
@@ -288,6 +297,17 @@ def pull_events(name: str) -> Iterator[bytes]:
             yield b": ping\n\n"
             time.sleep(0.01)
     yield event("complete", {"file": "", "file_index": 2, "total_files": 2, "percent": 100})
+
+
+def picture_events(path: str, body: dict[str, Any]) -> Iterator[bytes]:
+    """Three steps, and the pictures."""
+    kind = {"generations": "image_generation", "upscale": "image_upscale"}[path.rpartition("/")[2]]
+    for step in (1, 2, 3):
+        yield event(f"{kind}.progress", {"step": step, "steps": 3})
+    if body["model"] == "cut":
+        raise Cut
+    for _ in range(body.get("n", 1)):
+        yield event(f"{kind}.completed", {"b64_json": base64.b64encode(PICTURE).decode()})
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:

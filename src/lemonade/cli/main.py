@@ -21,6 +21,7 @@ from lemonade.cli import (
     config,
     delete,
     export,
+    imagine,
     importing,
     load,
     logs,
@@ -38,6 +39,7 @@ from lemonade.cli import (
     system,
     unload,
     updates,
+    upscale,
     voices,
 )
 from lemonade.cli import list as listing
@@ -134,6 +136,8 @@ cloud_app.command("list", epilog=epilog(cloud.LIST_EXAMPLES))(cloud.list_provide
 app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
 app.command("speak", epilog=epilog(speak.EXAMPLES))(speak.speak)
 app.command("voices", epilog=epilog(voices.EXAMPLES))(voices.voices)
+app.command("imagine", epilog=epilog(imagine.EXAMPLES))(imagine.imagine)
+app.command("upscale", epilog=epilog(upscale.EXAMPLES))(upscale.upscale)
 app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)
 app.command("search", epilog=epilog(search.EXAMPLES))(search.search)
 app.command("scan", epilog=epilog(scan.EXAMPLES))(scan.scan)

@@ -86,6 +86,10 @@ def run(
     if "tts" in found.get("labels", ()):
         _speak(client, model, question)
         return
+    if "image" in found.get("labels", ()):
+        raise typer.BadParameter(
+            f'{model} makes pictures: lemonade imagine "…" --model {model} -o picture.png', param_hint="MODEL"
+        )
     if question is None:
         from lemonade.cli.chat import Chat
 
