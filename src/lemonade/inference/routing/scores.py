@@ -165,7 +165,7 @@ class Scorer:
         if classifier.type == "classifier" and model.mode == "chat":
             said = await self._chat(model, prompts.scoring(classifier, text, model.name))
             return prompts.read_scores(said, classifier)
-        labels = classifier.labels if is_zero_shot(model) else ()
+        labels = classifier.labels if classifier.type == "zero_shot" or is_zero_shot(model) else ()
         classification.check_model(model, labels)
         request = classification.engine_request(model, text, labels, asked=model.name, prompt=classifier.prompt)
         answer = await self._models.ask(model, request, self._candidates)
