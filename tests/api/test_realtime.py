@@ -292,10 +292,11 @@ async def test_a_turn_under_way_does_not_hold_a_daemon_that_ends(make_daemon: Ca
         await client.send("input_audio_buffer.commit")
         await client.event("committed")
         await asyncio.to_thread(wait_for, lambda: one.loaded() and one.seen("ear")["in_flight"])
-        assert await asyncio.to_thread(one.stop, seconds=10) == 0
+        stopped = asyncio.create_task(asyncio.to_thread(one.stop, seconds=10))
         with pytest.raises(AssertionError):
             await client.next()
         assert client.socket.close_code == 1012
+        assert await stopped == 0
     assert not any(alive(pid) for pid in one.starts)
     assert "Traceback" not in one.log
 
