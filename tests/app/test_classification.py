@@ -15,6 +15,7 @@ from tests.bert import minilm
 from tests.classifiers import entailment, topics
 from tests.daemon import Answer, Daemon, events, gguf, wait_for
 from tests.tiny_models import decision_model, text_model
+from tests.weights import smollm2
 
 pytestmark = pytest.mark.real
 
@@ -35,6 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     one = Daemon(tmp_path_factory.mktemp("world"), fake_engine=False, config=settings)
     for name in ("small", "big"):
         (one.models / f"{name}.gguf").symlink_to(text_model())
+    (one.models / "SmolLM2.gguf").symlink_to(smollm2())
     with one:
         add(one, "topics", topics(), "classification")
         add(one, "entailment", entailment(), "classification", "zero-shot")
@@ -213,6 +215,26 @@ def test_a_decision_model_routes(world: Daemon) -> None:
     decision = world.post("/v1/routing/validate", {"policy": document, "prompt": SOUP}).json()["decision"]
     assert decision["route_to"] == "big"
     assert 0 <= decision["trace"][0]["score"] <= 1
+
+
+def test_a_real_llm_chooses(world: Daemon) -> None:
+    """What it chooses is its own business; that it chooses one of the models, and says why, is ours."""
+    document = policy({"id": "c", "type": "llm", "model": "SmolLM2", "prompt": "x", "labels": ["a"]}, label="a")
+    del document["routing"]["classifiers"], document["routing"]["rules"]
+    document["routing"]["router"] = {"type": "llm", "model": "SmolLM2", "prompt": "Prefer big for long requests."}
+    decision = world.post("/v1/routing/validate", {"policy": document, "prompt": SOUP}, timeout=120).json()["decision"]
+    assert not decision["default_used"]
+    step = decision["trace"][-1]
+    assert (step["label"], step["score"]) == (decision["route_to"], 1.0)
+    assert step["rationale"]
+    scored = policy(
+        {"id": "c", "type": "classifier", "model": "SmolLM2", "labels": ["food", "code"]}, label="food", min_score=0
+    )
+    (step,) = world.post("/v1/routing/validate", {"policy": scored, "prompt": SOUP}, timeout=120).json()["decision"][
+        "trace"
+    ]
+    assert 0 <= step["score"] <= 1
+    assert step["result"] is True
 
 
 def test_a_classifier_that_died_is_started_anew(world: Daemon) -> None:
