@@ -177,7 +177,7 @@ class Endpoint:
             if not _is_json(raw):
                 # It stopped at the first wrong field, before it came to what is no JSON at all.
                 raise InvalidJSON("The request body is not valid JSON.") from None
-            raise explain(str(error)) from None
+            raise explain(str(error), self.body) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidJSON(f"The request body is not valid JSON: {error}.") from None
         except RecursionError:
@@ -205,8 +205,12 @@ _JSON_NAMES = {"int": "an integer", "float": "a number", "str": "a string", "boo
 _JSON_NAMES |= {"array": "an array", "object": "an object", "null": "null"}
 
 
-def explain(message: str) -> RequestError:
-    """The decoder's message as an error that names the field in the client's words."""
+def explain(message: str, body: type[msgspec.Struct] | None = None) -> RequestError:
+    """The decoder's message as an error that names the field in the client's words.
+
+    Args:
+        body: what was decoded into, whose fields say which words can stand there.
+    """
     match = _AT.match(message)
     assert match is not None
     what, path = match["what"], match["path"] or ""
@@ -221,6 +225,9 @@ def explain(message: str) -> RequestError:
         what = f"must be {' or '.join(want)}, not {got}"
     elif wanted := re.match(r"Expected `(?P<kind>\w+)` (?P<bound>.*)$", what):
         what = f"must be {_JSON_NAMES.get(wanted['kind'], wanted['kind'])} {wanted['bound']}"
+    elif wrong := re.match(r"Invalid enum value (?P<value>.*)$", what):
+        words = _words(body, path)
+        what = f"must be one of {', '.join(words)}, not {wrong['value']}" if words else f"cannot be {wrong['value']}"
     else:
         what = f"is not valid: {what[:1].lower()}{what[1:]}"
     return InvalidArgument(f"'{path}' {what}.", param=path)
@@ -231,6 +238,25 @@ class Queried(Protocol):
 
     @property
     def query(self) -> type[msgspec.Struct]: ...
+
+
+def _words(body: type[msgspec.Struct] | None, path: str) -> list[str]:
+    """The words that a field of a body takes, as far as they can be told."""
+    if body is None:
+        return []
+    info = msgspec.inspect.type_info(body)
+    assert isinstance(info, msgspec.inspect.StructType)
+    kinds = [field.type for field in info.fields if field.encode_name == path]
+    found: list[str] = []
+    while kinds:
+        kind = kinds.pop()
+        if isinstance(kind, msgspec.inspect.LiteralType):
+            found += [str(value) for value in kind.values]
+        elif isinstance(kind, msgspec.inspect.UnionType):
+            kinds += kind.types
+        elif isinstance(kind, msgspec.inspect.Metadata):
+            kinds.append(kind.type)
+    return sorted(found)
 
 
 def decode_query(endpoint: Queried, query: bytes) -> Any:

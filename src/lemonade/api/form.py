@@ -83,7 +83,7 @@ async def read_form(exchange: Exchange, form: type[msgspec.Struct], keep: ExitSt
     try:
         return msgspec.convert(values, form, strict=False, dec_hook=_as_it_is)
     except msgspec.ValidationError as error:
-        raise explain(str(error)) from None
+        raise explain(str(error), form) from None
 
 
 def _as_it_is(kind: type, value: Any) -> Any:

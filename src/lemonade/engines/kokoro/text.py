@@ -76,7 +76,7 @@ _CURRENCIES = {
 }
 _PLURALS = {"penny": "pence", "paisa": "paise", "yen": "yen"}
 _SUM = re.compile(
-    r"(-?)([$£€¥₹])\s?(\d[\d,]*)(?:\.(\d{1,2}))?(?:(\.\d+)|\b)(?:\s?(thousand|million|billion|trillion|[kmb])\b)?",
+    r"(-?)([$£€¥₹])\s?(\d+(?:,\d{3})*)(?:\.(\d{1,2})(?!\d))?(\.\d+)?(?:\s?(thousand|million|billion|trillion|[kmb])\b)?",
     re.IGNORECASE,
 )
 _SCALES = {"k": "thousand", "m": "million", "b": "billion"}
@@ -148,7 +148,7 @@ def english(text: str) -> str:
     text = _FRACTION.sub(_fraction, text)
     text = re.sub(r"(\d)?\s?([½¼¾])", _vulgar, text)
     text = _DECADE.sub(lambda match: f"{match[1]} {_TENS[int(match[2])] or 'hundreds'}", text)
-    text = _RANGE.sub(r"\1 to \2", text)
+    text = _RANGE.sub(_range, text)
     text = _UNIT.sub(_unit, text)
     text = _YEAR.sub(_year, text)
     for pattern, words in _SIGNS:
@@ -250,6 +250,14 @@ def _fraction(match: re.Match[str]) -> str:
     count = int(match[1])
     one, many = _PARTS[match[2]]
     return f"{'one' if count == 1 else count} {one if count == 1 else many}"
+
+
+def _range(match: re.Match[str]) -> str:
+    first, last = match.groups()
+    if len(first) == 3 and len(last) == 4:
+        # A telephone number.
+        return f"{' '.join(first)}, {' '.join(last)}"
+    return f"{first} to {last}"
 
 
 def _vulgar(match: re.Match[str]) -> str:
