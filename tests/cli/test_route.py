@@ -90,6 +90,12 @@ def test_the_decision_is_a_tree(lemonade: Shell, file: str) -> None:
     ]
 
 
+def test_a_terminal_without_signs_for_trees(lemonade: Shell, file: str) -> None:
+    done = lemonade("route", file, "this bug", env={"PYTHONIOENCODING": "ascii"})
+    assert done.code == 0, done.err
+    assert "|-- code > big: yes" in done.out
+
+
 def test_what_models_said_is_in_it(lemonade: Shell, file: str) -> None:
     done = lemonade("route", file, "rm -rf /", "--tools", "--metadata", "team=blue")
     assert done.out.splitlines() == [
@@ -146,7 +152,8 @@ def test_what_is_no_policy(lemonade: Shell, file: str, arguments: tuple[str, ...
     [
         ("{", "is no JSON"),
         ("[]", "holds no policy"),
-        ('{"routing": {}}', "Invalid routing policy: 'version' is missing"),
+        ('{"routing": {}}', "Invalid routing policy: 'components' must be an array of at least one string"),
+        ('{"routing": 1}', "Invalid routing policy"),
         (json.dumps({**POLICY, "weights": 1}), "'weights' is not known here"),
     ],
 )
@@ -179,12 +186,13 @@ def test_a_router_is_shown_with_its_policy(lemonade: Shell, file: str) -> None:
     assert 'rule        long → big if {"min_chars": 4000}\n' in told
 
 
-def test_components_need_not_be_listed(lemonade: Shell, tmp_path: Path) -> None:
+def test_what_goes_without_saying_may_be_left_out(lemonade: Shell, tmp_path: Path) -> None:
     short = {
         "routing": {"candidates": ["small", "big"], "default_model": "big", "router": {"type": "llm", "model": "judge"}}
     }
     path = tmp_path / "short.json"
     path.write_text(json.dumps(short))
+    assert lemonade("route", str(path), "x").out.startswith("big  (no rule holds: the default)")
     assert lemonade("collection", "create", "Short", "--policy", str(path)).code == 0
     shown = json.loads(lemonade("collection", "show", "user.Short", "--json").out)
     assert shown["components"] == ["small", "big", "judge"]

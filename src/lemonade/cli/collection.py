@@ -67,7 +67,9 @@ def create(
     if policy is not None:
         if system_prompt:
             raise typer.BadParameter("a router has no prompt of its own.", param_hint="--system-prompt")
-        definition = _router(policy)
+        from lemonade.cli.route import read_policy
+
+        definition = {key: value for key, value in read_policy(str(policy)).items() if key != "model_name"}
     else:
         definition = {"recipe": OMNI, "components": models}
         if system_prompt:
@@ -143,20 +145,6 @@ def import_collection(
         raise InvalidArgument(f"{file} describes a model, not a collection. Use: lemonade import {file}")
     fetch(ensure(target_of(ctx)), {**definition, "do_not_upgrade": True})
     note(f"{definition['model_name']} is here. See it: lemonade collection show {definition['model_name']}")
-
-
-def _router(policy: Path) -> dict[str, Any]:
-    """The definition in a policy's file; the models that it names are its components unless it lists them itself."""
-    from lemonade.cli.route import read_policy
-
-    found = read_policy(str(policy))
-    routing = found["routing"] if isinstance(found["routing"], dict) else {}
-    named = [*routing.get("candidates", [])]
-    named += [one["model"] for one in routing.get("classifiers", []) if isinstance(one, dict) and "model" in one]
-    if isinstance(routing.get("router"), dict):
-        named.append(routing["router"].get("model"))
-    usual = {"version": "1", "recipe": ROUTER, "components": list(dict.fromkeys(named))}
-    return {**usual, **{key: value for key, value in found.items() if key != "model_name"}}
 
 
 def _collection(client: Client, name: str) -> dict[str, Any]:

@@ -58,7 +58,18 @@ def route(
         print_json(answer)
         return
     for line in lines(answer["decision"], answer["normalized_policy"]["routing"]):
-        print(harmless(line, sys.stdout))
+        print(_printable(harmless(line, sys.stdout)))
+
+
+def _printable(line: str) -> str:
+    """The line as the output can show it: not every one knows the signs that trees are drawn with."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        line = line.translate(str.maketrans("├└│─→", "|`|->"))
+        return line.encode(encoding, "replace").decode(encoding)
+    return line
 
 
 def is_file(policy: str) -> bool:
@@ -67,7 +78,8 @@ def is_file(policy: str) -> bool:
 
 
 def read_policy(file: str) -> dict[str, Any]:
-    """The policy in a file; one that `lemonade export` wrote holds one, too.
+    """The policy in a file; one that `lemonade export` wrote holds one, too. What goes without saying may be left out:
+    the version, the recipe, and the components, which are the models that it names.
 
     Raises:
         InvalidArgument: it holds none.
@@ -80,12 +92,20 @@ def read_policy(file: str) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidArgument(f"{file} is no JSON: {error}") from error
     if not isinstance(found, dict) or "routing" not in found:
-        raise InvalidArgument(
-            f"{file} holds no policy: an object with `routing`, `components`, `recipe` and `version`."
-        )
+        raise InvalidArgument(f"{file} holds no policy: an object with `routing`.")
     # What only an export has is no mistake; any other key may be one, which the daemon tells.
     is_export = "labels" in found or "models" in found
-    return {key: found[key] for key in KEYS if key in found} if is_export else found
+    said = {key: found[key] for key in KEYS if key in found} if is_export else found
+    return {"version": "1", "recipe": "collection.router", "components": _named(found["routing"]), **said}
+
+
+def _named(routing: Any) -> list[str]:
+    """The models that a policy names."""
+    if not isinstance(routing, dict):
+        return []
+    asked = [routing.get("router"), *(routing.get("classifiers") or [])]
+    models = [*(routing.get("candidates") or []), *(one.get("model") for one in asked if isinstance(one, dict))]
+    return list(dict.fromkeys(name for name in models if isinstance(name, str)))
 
 
 def _registered(client: Client, name: str) -> dict[str, Any]:
