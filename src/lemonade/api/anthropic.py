@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.api.endpoint import NAME_ERRORS, Endpoint
 from lemonade.api.exchange import event
-from lemonade.api.provided import PROVIDER_ERRORS
+from lemonade.api.provided import PROVIDER_ERRORS, find
 from lemonade.api.render import Dialect
 from lemonade.errors import UnsupportedOperation
 from lemonade.inference.cloud import forward_cloud
@@ -107,7 +107,7 @@ def check_reply(body: bytes, asked: str) -> tuple[bytes, None]:
 
 async def messages(exchange: Exchange, body: MessagesRequest) -> None:
     services = exchange.services
-    model = services.catalog.find(body.model)
+    model = await find(services, body.model)
     if model.recipe != "cloud":
         raise UnsupportedOperation(
             f"'{body.model}' runs on this machine; ask it through POST /v1/chat/completions.", param="model"

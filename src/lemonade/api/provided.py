@@ -10,6 +10,7 @@ from lemonade.inference.cloud_request import CloudRequest
 
 if TYPE_CHECKING:
     from lemonade.api.exchange import Exchange
+    from lemonade.api.services import Services
     from lemonade.inference.relay import Check, Sink
     from lemonade.model import Model
 
@@ -17,6 +18,16 @@ PROVIDER_ERRORS = (
     ErrorRow(400, "unsupported_operation", "Cloud models: the provider has no such API."),
     ErrorRow(502, "provider_unreachable", "Cloud models: the provider cannot be reached; 503 while it is left alone."),
 )
+
+
+async def find(services: Services, name: str) -> Model:
+    """The model of a name, as of the catalog. Right after a start, the list of its provider is waited for.
+
+    Raises:
+        ModelNotFound, ModelNotSupported: as `Catalog.find`.
+    """
+    await services.providers.settle(services.catalog.aliases.target(name) or name)
+    return services.catalog.find(name)
 
 
 async def at_provider(

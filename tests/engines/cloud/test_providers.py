@@ -167,6 +167,15 @@ async def test_start_discovers_beside(tmp_path: Path, fake: FakeProvider) -> Non
     await providers.close()
 
 
+async def test_who_asks_for_a_model_right_after_a_start_waits_for_the_list(tmp_path: Path, fake: FakeProvider) -> None:
+    providers = Providers(settings_in(tmp_path, cloud_providers=[entry(fake)]), {"LEMONADE_AFAR_API_KEY": KEY})
+    await providers.settle("local")
+    assert fake.requests == []
+    await providers.settle("afar.good")
+    assert "afar.good" in providers.models()
+    await providers.close()
+
+
 @pytest.mark.parametrize(
     ("listing", "says"),
     [("fail", "it answered 500"), ("page", "no JSON (text/html)"), ("hang", "did not list its models within")],

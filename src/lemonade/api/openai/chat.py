@@ -12,7 +12,7 @@ from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
 from lemonade.api.omni import RECIPE as OMNI
 from lemonade.api.omni import answer_together
-from lemonade.api.provided import PROVIDER_ERRORS, at_provider
+from lemonade.api.provided import PROVIDER_ERRORS, at_provider, find
 from lemonade.api.routed import RouteField, destination
 from lemonade.inference.chat import ChatRequest, check, check_model, check_reply
 from lemonade.inference.routing.facts import of_chat
@@ -66,7 +66,7 @@ class ChatCompletion(msgspec.Struct):
 
 async def chat_completions(exchange: Exchange, body: ChatRequest) -> None:
     services = exchange.services
-    found = services.catalog.find(body.model)
+    found = await find(services, body.model)
     if found.recipe == OMNI:
         await answer_together(exchange, found, body)
         return

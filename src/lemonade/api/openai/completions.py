@@ -10,7 +10,7 @@ from msgspec import Meta
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
 from lemonade.api.openai.chat import Usage
-from lemonade.api.provided import PROVIDER_ERRORS, at_provider
+from lemonade.api.provided import PROVIDER_ERRORS, at_provider, find
 from lemonade.api.routed import RouteField, destination
 from lemonade.inference.choices import forward_choices
 from lemonade.inference.completion import CompletionRequest, check_model, check_reply, prompts, shape
@@ -56,7 +56,7 @@ class TextCompletion(msgspec.Struct):
 async def completions(exchange: Exchange, body: CompletionRequest) -> None:
     services = exchange.services
     texts = prompts(body)
-    model, name, sink = await destination(exchange, services.catalog.find(body.model), body.model, body, of_completion)
+    model, name, sink = await destination(exchange, await find(services, body.model), body.model, body, of_completion)
     check_model(model)
     stream = body.stream is True
     if await at_provider(exchange, model, name, sink, "completions", stream=stream, check=check_reply):

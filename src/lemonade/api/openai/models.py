@@ -205,6 +205,7 @@ async def models(exchange: Exchange, body: None) -> None:
 
 
 async def model(exchange: Exchange, body: None) -> None:
+    await exchange.services.providers.settle(exchange.id)
     entry = exchange.services.catalog.entry(exchange.id)
     await exchange.json(describe(exchange.services, entry, include_paths=exchange.query.include_paths == "true"))
 

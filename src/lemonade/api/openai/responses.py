@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
-from lemonade.api.provided import PROVIDER_ERRORS, at_provider
+from lemonade.api.provided import PROVIDER_ERRORS, at_provider, find
 from lemonade.api.routed import RouteField, destination
 from lemonade.inference.media import fetches_pictures
 from lemonade.inference.relay import EngineRequest, forward
@@ -52,7 +52,7 @@ class Response(msgspec.Struct):
 
 async def responses(exchange: Exchange, body: ResponsesRequest) -> None:
     services = exchange.services
-    model, name, way = await destination(exchange, services.catalog.find(body.model), body.model, body, of_response)
+    model, name, way = await destination(exchange, await find(services, body.model), body.model, body, of_response)
     check_model(model)
     stream = body.stream is True
     if await at_provider(exchange, model, name, way, "responses", stream=stream, check=check_reply):

@@ -94,6 +94,14 @@ class Providers:
                     self._begin(state)
         return self._models
 
+    async def settle(self, model: str) -> None:
+        """Waits for the first list of the provider that a model's name begins with, as after a start of the daemon."""
+        state = self._states.get(model.partition(".")[0])
+        if state is not None and not state.models:
+            self.models()
+            if state.task is not None:
+                await asyncio.wait({state.task})
+
     def problem(self, name: str) -> str:
         """Why the last discovery of a provider found nothing; empty when it did."""
         return self._state(name).problem
