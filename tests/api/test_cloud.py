@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.daemon import Daemon, events, wait_for
@@ -477,3 +478,11 @@ def _parent_of(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError):
         return 0
+
+
+async def test_keys_are_not_in_the_log_that_is_followed(site: Daemon) -> None:
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{site.url}/v1/logs/stream") as socket:
+        await socket.send_json({"type": "logs.subscribe", "after_seq": None})
+        told = await socket.receive_str()
+    assert "cloud provider" in told
+    assert "CANARY" not in told
