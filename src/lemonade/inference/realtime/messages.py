@@ -19,7 +19,7 @@ Milliseconds = Annotated[int, Meta(ge=0, le=60_000)]
 class TurnDetection(Struct):
     """When speech begins and ends. What is left out stays as it is."""
 
-    type: Annotated[str | None, Meta(description="`server_vad`.")] = None
+    type: Annotated[str | None, Meta(description="`server_vad`, or `silero_vad`.")] = None
     threshold: Annotated[
         Share | None, Meta(description="Root mean square above which audio is voice; 1 is full scale.")
     ] = None

@@ -94,6 +94,7 @@ class Session:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._transcriber.silero.leave(self.id)
 
     async def fail(self, error: LemonadeError, event_id: str | None = None) -> None:
         """Tells of a failure; `event_id` is that of the message at fault."""
@@ -122,12 +123,12 @@ class Session:
             if self._warming is not None:
                 self._warming.cancel()
                 self._warming = None
-        if new.rate != old.rate:
+        if new.ears != old.ears:
             if self._buffer.speaking or (old.turns is None and self._buffer.has_news):
                 raise InvalidArgument(
-                    "The audio format cannot change in the middle of a turn; send 'input_audio_buffer.commit' or "
-                    "'input_audio_buffer.clear' first.",
-                    param="session.audio.input.format",
+                    "The audio format and the kind of turn detection cannot change in the middle of a turn; send "
+                    "'input_audio_buffer.commit' or 'input_audio_buffer.clear' first.",
+                    param="session",
                 )
             self._buffer = AudioBuffer(new.rate, new.turns)
         elif new.turns != old.turns:
@@ -147,6 +148,8 @@ class Session:
             )
         if self._warming is None and self._configuration.model:
             self._warming = asyncio.create_task(self._warm(self._configuration.model))
+        if self._buffer.is_judged:
+            self._buffer.judge(await self._likelihoods(audio))
         self._buffer.append(audio)
         for edge in self._buffer.listen():
             if edge == "start":
@@ -157,6 +160,10 @@ class Session:
                 await asyncio.sleep(0)
         if self._preview is not None:
             self._preview.consider()
+
+    async def _likelihoods(self, audio: bytes) -> list[float]:
+        is_fresh, self._buffer.is_fresh = self._buffer.is_fresh, False
+        return await self._transcriber.silero.hear(self.id, audio, self._buffer.rate, fresh=is_fresh)
 
     async def _begin_turn(self) -> None:
         self._item = _item_id()

@@ -11,6 +11,7 @@ from lemonade.errors import EngineReplied
 from lemonade.inference.failure import engine_failure
 from lemonade.inference.realtime.buffer import WIDTH
 from lemonade.inference.realtime.lane import Lane
+from lemonade.inference.realtime.silero import Silero
 from lemonade.inference.relay import on_engine
 
 if TYPE_CHECKING:
@@ -50,12 +51,17 @@ class Speech(msgspec.Struct, frozen=True):
 
 
 class Transcriber:
-    """Asks the engines."""
+    """Asks the engines.
+
+    Attributes:
+        silero: tells voice from other sounds, for the sessions that want that.
+    """
 
     def __init__(self, residency: Residency, metrics: Metrics) -> None:
         self._residency = residency
         self._metrics = metrics
         self._lanes: dict[str, Lane] = {}
+        self.silero = Silero()
 
     def lane(self, model: Model) -> Lane:
         """The order of those who ask for this model."""
