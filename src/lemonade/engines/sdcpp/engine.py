@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lemonade.engines.backends import find_program, installed_version
+from lemonade.engines.backends import find_program, installed_version, physical_cores
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.sdcpp.arguments import FILES, parse, refuse_reserved, split
 from lemonade.engines.worker import worker_launch
@@ -89,7 +88,7 @@ class SdCpp:
             argv = (_program(SERVER), "--listen-port", str(port), flag, str(files["main"]), *named, *words)
             return Launch(name=SERVER, argv=argv, port=port, health_path="/", backend=SYSTEM, device=backend.devices[0])
         changes = parse(words)
-        context = {attribute: str(files["main"]), "n_threads": _threads()}
+        context = {attribute: str(files["main"]), "n_threads": physical_cores()}
         context |= {FILES[role][1]: str(path) for role, path in parts.items()}
         config = {
             "context": {**context, **changes.context},
@@ -119,7 +118,7 @@ class SdCpp:
         return worker_launch(
             name=f"{NAME} upscaler",
             module="lemonade.engines.sdcpp.upscaler",
-            config={"model": str(file), "threads": _threads()},
+            config={"model": str(file), "threads": physical_cores()},
             port=port,
             backend=backend.name,
             device=backend.devices[0],
@@ -161,11 +160,3 @@ def _program(name: str) -> str:
 
 def _is_apple() -> bool:
     return sys.platform == "darwin" and platform.machine() == "arm64"
-
-
-def _threads() -> int:
-    """Physical cores that this process may use."""
-    import psutil
-
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lemonade.engines.sdcpp import raster
+from lemonade.errors import InvalidArgument
+from tests.engines.sdcpp.looking import BLUE, RED, file, opened, packed, pixels, right_half
+
+
+def test_what_is_see_through_lies_on_white() -> None:
+    made = raster.rgb(raster.opened(file(4, 4, top=(0, 0, 0, 0), bottom=(0, 0, 0, 255)), "image"))
+    assert made.shape == (4, 4, 3)
+    assert made[0, 0].tolist() == [255, 255, 255]
+    assert made[3, 0].tolist() == [0, 0, 0]
+
+
+def test_sixteen_bits_are_brought_down() -> None:
+    grey = np.array([[0, 256 * 128, 65535]], np.uint16)
+    assert raster.rgb(raster.opened(packed(grey), "image"))[0, :, 0].tolist() == [0, 128, 255]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n", file()[:60], b"GIF89a" + bytes(50)])
+def test_damaged_files_are_the_clients_mistake(data: bytes) -> None:
+    with pytest.raises(InvalidArgument, match="'mask' is a damaged picture") as caught:
+        raster.opened(data, "mask")
+    assert caught.value.param == "mask"
+
+
+def test_a_start_is_cut_to_the_proportions() -> None:
+    made = raster.start(file(40, 20), (10, 10))
+    assert made.shape == (10, 10, 3)
+    assert made[0, 0].tolist() == list(RED)
+    assert made[9, 9].tolist() == list(BLUE)
+    assert (raster.start(file(10, 10), (10, 10)) == pixels(file(10, 10))).all()
+
+
+def test_masks() -> None:
+    white = raster.mask(right_half(8, 4), (8, 4))
+    assert white.shape == (4, 8, 1)
+    assert white[0, :, 0].tolist() == [0] * 4 + [255] * 4
+    # OpenAI's: see-through is painted, whatever the colour.
+    through = raster.mask(file(4, 4, top=(255, 255, 255, 255), bottom=(0, 0, 0, 0)), (4, 4))
+    assert through[:, 0, 0].tolist() == [0, 0, 255, 255]
+    # An alpha channel that says nothing says nothing.
+    opaque = raster.mask(file(4, 4, top=(255, 255, 255, 255), bottom=(0, 0, 0, 255)), (4, 4))
+    assert opaque[:, 0, 0].tolist() == [255, 255, 0, 0]
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 8), (1, 1), (15, 23)])
+def test_what_is_padded_is_cut_again(size: tuple[int, int]) -> None:
+    width, height = size
+    before = np.random.default_rng(0).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    padded = raster.padded(before, 8)
+    assert padded.shape[0] % 8 == padded.shape[1] % 8 == 0
+    assert padded.shape[0] - height < 8
+    assert (raster.cut(padded, width, height) == before).all()
+
+
+def test_a_png_with_its_notes() -> None:
+    made = raster.png(pixels(file(6, 4)).astype(np.uint8), "größer 苹果\0\nSteps: 4")
+    assert opened(made).info["parameters"] == "größer 苹果\nSteps: 4"
+    assert (pixels(made) == pixels(file(6, 4))).all()
+    again = raster.png(pixels(file(6, 4)).astype(np.uint8), "größer 苹果\0\nSteps: 4")
+    assert made == again
+
+
+def test_a_header_decides_and_not_a_limit_of_the_library() -> None:
+    made = io.BytesIO()
+    Image.new("1", (14000, 14000)).save(made, "PNG")
+    assert raster.opened(made.getvalue(), "image").size == (14000, 14000)
