@@ -19,7 +19,6 @@ from lemonade.inference.realtime.messages import (
     ServerMessage,
     decoder,
 )
-from lemonade.inference.realtime.session import Session
 
 _encoder = msgspec.json.Encoder()
 _envelopes = msgspec.json.Decoder(Envelope)
@@ -33,6 +32,8 @@ class Query(msgspec.Struct):
 
 
 async def realtime(socket: WebSocket) -> None:
+    from lemonade.inference.realtime.session import Session
+
     services = socket.services
 
     async def send(message: ServerMessage) -> None:

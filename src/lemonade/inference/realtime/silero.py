@@ -11,7 +11,6 @@ import msgspec
 from lemonade.engines.connection import Connection
 from lemonade.engines.ports import release_port, take_port
 from lemonade.engines.process import EngineProcess
-from lemonade.engines.worker import worker_launch
 from lemonade.errors import EngineLost, EngineReplied
 from lemonade.inference.failure import engine_failure
 
@@ -88,6 +87,8 @@ class Silero:
             reply.close()
 
     async def _start(self) -> Connection:
+        from lemonade.engines.worker import worker_launch
+
         port = take_port()
         try:
             launch = worker_launch(name="silero", module=MODULE, config={}, port=port)
