@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
+import pytest
+
+from lemonade.cli.logs import _remote
+from lemonade.cli.target import Target
+from lemonade.client import NoDaemon
+from lemonade.errors import LemonadeError
 from tests.cli.conftest import PATIENCE, Shell
+from tests.daemon import Daemon, free_port
 
 
 def test_last_lines(alone: Shell) -> None:
@@ -37,3 +45,17 @@ def test_follow_goes_on_and_starts_over_in_a_new_file(alone: Shell) -> None:
         process.terminate()
         process.stdout.close()
         process.wait(PATIENCE)
+
+
+def test_from_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Daemon(tmp_path / "other", env={"LEMONADE_API_KEY": "sesame-open-1234"}) as other:
+        _remote(Target("127.0.0.1", other.port, "sesame-open-1234"), 100, follow=False)
+        lines = capsys.readouterr().out
+        assert lines
+        assert other.log.startswith(lines)
+        _remote(Target("127.0.0.1", other.port, "sesame-open-1234"), 0, follow=False)
+        assert capsys.readouterr().out == ""
+        with pytest.raises(LemonadeError, match="Invalid or missing API key"):
+            _remote(Target("127.0.0.1", other.port, "wrong"), 100, follow=False)
+    with pytest.raises(NoDaemon):
+        _remote(Target("127.0.0.1", free_port()), 100, follow=False)
