@@ -150,6 +150,7 @@ async def open_services(
     updates = Updates(catalog, store, downloads, settings, functools.partial(_is_looked_for, options, settings))
     residency = Residency(loader, settings, env=env)
     settings.constrain("llamacpp.backend", lambda value: engines.refusal("llamacpp", value))
+    settings.constrain("sdcpp.backend", lambda value: engines.refusal("sd-cpp", value))
     services = Services(
         paths=paths,
         settings=settings,

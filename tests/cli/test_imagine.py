@@ -91,13 +91,18 @@ def test_a_pipe_gets_the_picture(lemonade: Shell) -> None:
         (["imagine", "x", "-n", "2"], "Several pictures need files"),
         (["imagine", " ", "-o", "out.png"], "The prompt is empty"),
         (["imagine", "x", "-o", "no-such-folder/out.png"], "There is no folder"),
-        (["upscale", "no-such-file.png", "-o", "out.png"], "does not exist"),
     ],
 )
 def test_a_wrong_command_line(lemonade: Shell, daemon: FakeDaemon, words: list[str], message: str) -> None:
     ended = lemonade(*words)
     assert ended.code == 2
     assert message in " ".join(ended.err.split())
+    assert daemon.requests == []
+
+
+def test_a_file_that_is_not_there(lemonade: Shell, daemon: FakeDaemon) -> None:
+    ended = lemonade("upscale", "no-such-file.png", "-o", "out.png")
+    assert (ended.code, ended.err) == (1, "Error: no-such-file.png: No such file or directory\n")
     assert daemon.requests == []
 
 

@@ -20,7 +20,7 @@ FIRST = "RealESRGAN-x4plus"
 
 def upscale(
     ctx: typer.Context,
-    picture: Annotated[Path, typer.Argument(metavar="FILE", help="PNG, JPEG or WebP.", exists=True, dir_okay=False)],
+    picture: Annotated[Path, typer.Argument(metavar="FILE", help="PNG, JPEG or WebP.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the picture goes; `-` is stdout.")
     ] = None,
@@ -44,6 +44,7 @@ def upscale(
     from lemonade.cli.picture import check_output, follow, save
 
     check_output(output, 1)
+    image = base64.b64encode(picture.read_bytes()).decode()
 
     from lemonade.cli.daemon import ensure
     from lemonade.cli.download import fetch_missing
@@ -52,7 +53,7 @@ def upscale(
     client = ensure(target_of(ctx))
     name = model or chosen(client, FIRST, upscaling=True)
     fetch_missing(client, name)
-    request: dict[str, Any] = {"model": name, "image": base64.b64encode(picture.read_bytes()).decode()}
+    request: dict[str, Any] = {"model": name, "image": image}
     if factor is not None:
         request["upscale_factor"] = factor
     save(follow(client, "/v1/images/upscale", request, f"{name}: part"), output, show=show)

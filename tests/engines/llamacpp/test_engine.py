@@ -282,7 +282,7 @@ def test_the_table_knows_every_recipe(no_server: None) -> None:
     assert engines.get("llamacpp").recipe == "llamacpp"
     assert engines.unsupported("llamacpp") is None
     assert engines.unsupported("collection.omni") is None
-    for recipe in ("kokoro", "sd-cpp", "onnxruntime", "vllm", "flm", "ryzenai-llm"):
+    for recipe in ("vllm", "flm", "ryzenai-llm"):
         assert f"`{recipe}`" in (engines.unsupported(recipe) or "")
     assert "no recipe" in (engines.unsupported("nonsense") or "")
     with pytest.raises(ModelNotSupported, match="trellis"):
