@@ -190,6 +190,8 @@ def test_raw_sound(client: Any) -> None:
     assert answer["text"] == "Hallo"
     assert answer["duration"] == 1
     assert script.tasks == [Task(language="en", prompt="Names: Ada", live=True)]
+    operations_of(script)["/pcm"](job(client, pcm(noise(1)), draft="1"))
+    assert script.tasks[-1].draft
     assert operations_of(script)["/pcm"](job(client, b""))["text"] == ""
     with pytest.raises(InvalidArgument, match="'rate'"):
         operations_of(script)["/pcm"](job(client, b"", rate="fast"))

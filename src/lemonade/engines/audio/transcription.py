@@ -87,8 +87,8 @@ class Task:
         language: a code of two or three letters, or `auto`.
         translate: into English.
         words: with the times of the words.
-        live: the sound is short and its text is wanted at once: what would only make it better now and then is
-            left out.
+        live: somebody waits for the text of a few seconds; the model may be given no more than them to look at.
+        draft: the text is soon replaced by a better one: what only makes it better now and then is left out.
         continues: the sound goes on where the last one ended.
     """
 
@@ -98,6 +98,7 @@ class Task:
     translate: bool = False
     words: bool = False
     live: bool = False
+    draft: bool = False
     continues: bool = False
 
 
@@ -142,7 +143,8 @@ def operations_of(recognizer: Recognizer) -> dict[str, Operation]:
     """`/transcribe` takes a JSON object with `path` and the fields of a `Task`, and answers with a transcript; with
     `?stream=1` in lines of JSON, `{"segment": …}` for each segment as it is known and `{"transcript": …}` at the end.
 
-    `/pcm` takes raw sound (see `from_pcm`) with the query `rate`, `language` and `prompt`.
+    `/pcm` takes raw sound (see `from_pcm`) with the query `rate`, `language` and `prompt`; with
+    `draft=1` for a text that another one will replace.
     """
 
     def transcribe(job: Job) -> Any:
@@ -157,7 +159,12 @@ def operations_of(recognizer: Recognizer) -> dict[str, Operation]:
         rate = job.query.get("rate", str(RATE))
         if not rate.isdecimal():
             raise InvalidArgument(f"'rate' must be a whole number of samples per second, not {rate!r}.", param="rate")
-        task = Task(language=job.query.get("language") or "auto", prompt=job.query.get("prompt", ""), live=True)
+        task = Task(
+            language=job.query.get("language") or "auto",
+            prompt=job.query.get("prompt", ""),
+            live=True,
+            draft=job.query.get("draft") == "1",
+        )
         transcript = Transcript(_known(task))
         _add(recognizer, transcript, from_pcm(job.body, int(rate)), task, job, lambda segment: None)
         return transcript.fields()
