@@ -27,6 +27,8 @@ from urllib.parse import unquote, urlsplit
 
 from lemonade.settings import flatten
 
+#: Models for which the registry has newer files.
+OUTDATED = {"long"}
 MODELS = [
     *("good", "long", "cut", "unended", "fails", "broken", "thinks", "silent", "endless"),
     *("absent", "gone", "lost", "huge", "echo", "controls", "owner/deep", "speaks", "kokoro-v1"),
@@ -158,7 +160,15 @@ class Handler(BaseHTTPRequestHandler):
     def _model(self, name: str) -> dict[str, Any]:
         here = name in self.server.downloaded
         labels = self.server.labels.get(name) or (["tts"] if name in SPEAKERS else ["chat"])
-        return {"id": name, "recipe": "llamacpp", "labels": labels, "downloaded": here, "size": 0.5}
+        outdated = here and name in OUTDATED
+        return {
+            "id": name,
+            "recipe": "llamacpp",
+            "labels": labels,
+            "downloaded": here,
+            "update_available": outdated,
+            "size": 0.5,
+        }
 
     def _speech(self, body: Any) -> None:
         if body.get("voice") == "nobody":

@@ -101,7 +101,9 @@ def test_list(lemonade: Shell) -> None:
     state = {row.split()[0]: row.split()[1] for row in rows}
     assert state["good"] == "yes"
     assert state["absent"] == "no"
-    assert list(state.values()) == sorted(state.values(), reverse=True)
+    assert state["long"] == "outdated"
+    here = [word != "no" for word in state.values()]
+    assert here == sorted(here, reverse=True)
 
 
 def test_list_of_what_is_here(lemonade: Shell) -> None:

@@ -28,7 +28,8 @@ def list_models(
 ) -> None:
     """List the models that this machine can run.
 
-    First those that are here, then those that can be pulled.
+    First those that are here, then those that can be pulled. For an `outdated` one the registry has newer files, which
+    `lemonade pull` gets.
     """
     listed = target_of(ctx).client().get("/v1/models" if downloaded else "/v1/models?show_all=true")["data"]
     rows = [row for row in listed if _matches(name, row["id"]) and (row.get("downloaded") or not downloaded)]
@@ -58,7 +59,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     size = f"{row['size']:.2f} GB" if row.get("size") else "-"
     return [
         row["id"],
-        "yes" if row.get("downloaded") else "no",
+        "outdated" if row.get("update_available") else "yes" if row.get("downloaded") else "no",
         size.rjust(9),
         str(row.get("recipe", "")),
         " ".join(row.get("labels") or []),
