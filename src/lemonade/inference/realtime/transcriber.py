@@ -33,12 +33,14 @@ class Speech(msgspec.Struct, frozen=True):
         rate: samples per second.
         language: a code such as `en`; empty for the engine's own choice.
         prompt: what the engine is to have in mind; empty for nothing.
+        draft: a better text will replace this one; the engine may be quicker with it.
     """
 
     audio: bytes
     rate: int
     language: str = ""
     prompt: str = ""
+    draft: bool = False
 
     @property
     def seconds(self) -> float:
@@ -80,15 +82,15 @@ class Transcriber:
 
     async def interim(self, model: Model, speech: Speech) -> str:
         """The text of a piece that goes on. To be begun by the model's lane. Raises as `final` does."""
-        return await self._ask(model, speech, None, draft=True)
+        return await self._ask(model, msgspec.structs.replace(speech, draft=True), None)
 
     async def warm(self, model: Model) -> None:
         """Has the model loaded, so that the first words do not wait for it. Raises what kept it from being ready."""
         async with self._residency.lease(model):
             return
 
-    async def _ask(self, model: Model, speech: Speech, metrics: Metrics | None, *, draft: bool = False) -> str:
-        work = Transcription(speech, draft=draft)
+    async def _ask(self, model: Model, speech: Speech, metrics: Metrics | None) -> str:
+        work = Transcription(speech)
         await on_engine(self._residency, model, work, metrics=metrics)
         return work.text
 
@@ -100,17 +102,13 @@ class Heard(msgspec.Struct):
 
 
 class Transcription:
-    """The work of one piece.
-
-    Args:
-        draft: a better text will replace this one; the engine may be quicker with it.
-    """
+    """The work of one piece."""
 
     measurement: Measurement | None = None
 
-    def __init__(self, speech: Speech, *, draft: bool = False) -> None:
+    def __init__(self, speech: Speech) -> None:
         query = {"rate": str(speech.rate)}
-        if draft:
+        if speech.draft:
             query["draft"] = "1"
         if speech.language:
             query["language"] = speech.language
