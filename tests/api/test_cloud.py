@@ -347,6 +347,14 @@ def test_a_message(site: Daemon, anthropic: FakeProvider) -> None:
     assert anthropic.last["headers"]["anthropic-version"] == "2023-06-01"
 
 
+def test_tokens_are_counted(site: Daemon, anthropic: FakeProvider) -> None:
+    answer = site.post("/v1/messages/count_tokens", {"model": "claude.good", "messages": ASK})
+    assert (answer.status, answer.json()) == (200, {"input_tokens": 9})
+    assert anthropic.last["body"] == {"model": "good", "messages": ASK}
+    refused = site.post("/v1/messages/count_tokens", {"model": "afar.good", "messages": ASK})
+    assert (refused.status, refused.json()["type"]) == (400, "error")
+
+
 def test_a_stream_of_messages_is_passed_on_byte_for_byte(site: Daemon, anthropic: FakeProvider) -> None:
     answer = message(site, "claude.good", stream=True)
     kinds = [json.loads(event)["type"] for event in events(answer.body)]

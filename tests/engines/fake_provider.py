@@ -152,6 +152,8 @@ class Handler(BaseHTTPRequestHandler):
                 if self.server.wire != "openai":
                     raise Refused(404, "no such path")
                 self._misbehave() or self._speak(path.removeprefix("/v1/"))
+            elif path == "/v1/messages/count_tokens" and self.server.wire == "anthropic":
+                self._json(200, {"input_tokens": 9})
             elif path == "/v1/messages" and self.server.wire == "anthropic":
                 self._misbehave() or self._speak("messages")
             else:

@@ -1,26 +1,26 @@
-"""`POST /v1/messages`: Anthropic's API."""
+"""`POST /v1/messages` and `POST /v1/messages/count_tokens`: Anthropic's API."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from lemonade.api.endpoint import NAME_ERRORS, Endpoint
+from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint
 from lemonade.api.exchange import event
 from lemonade.api.provided import PROVIDER_ERRORS, find
 from lemonade.api.render import Dialect
-from lemonade.errors import UnsupportedOperation
 from lemonade.inference.cloud import forward_cloud
 from lemonade.inference.cloud_request import CloudRequest
+from lemonade.inference.media import fetches_pictures
+from lemonade.inference.messages import MessageEvents, check_model, check_passed_on, check_reply, shape
+from lemonade.inference.relay import EngineRequest, forward
+from lemonade.inference.sampling import Loading
 
 if TYPE_CHECKING:
     from lemonade.api.exchange import Exchange
     from lemonade.errors import LemonadeError
-
-logger = logging.getLogger("lemonade.api")
 
 #: The version that is asked for when the client does not say.
 VERSION = "2023-06-01"
@@ -62,11 +62,18 @@ class MessagesQuery(msgspec.Struct):
     beta: Annotated[str, Meta(description="`true` goes on to the provider.")] = ""
 
 
-class MessagesRequest(msgspec.Struct):
-    """Arguments that are not listed go to the provider untouched."""
+class MessagesRequest(Loading, kw_only=True):
+    """Arguments that are not listed go to the engine or the provider untouched."""
 
     model: Annotated[str, Meta(description="The model.", min_length=1)]
-    messages: Annotated[list[dict[str, Any]], Meta(description="The conversation so far, as Anthropic has it.")]
+    messages: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            description="The conversation so far. Blocks may be `text`, `image` (base64), `tool_use`, `tool_result` "
+            "and `thinking`; providers take what they know.",
+            min_length=1,
+        ),
+    ]
     max_tokens: Annotated[int | UnsetType | None, Meta(description="Most tokens to generate.")] = UNSET
     system: Annotated[str | list[Any] | UnsetType | None, Meta(description="What the model is told first.")] = UNSET
     stream: Annotated[
@@ -80,52 +87,63 @@ class Message(msgspec.Struct):
     id: Annotated[str, Meta(description="Identifier of the message.")]
     type: Annotated[str, Meta(description="Always `message`.")]
     role: Annotated[str, Meta(description="Always `assistant`.")]
-    model: Annotated[str, Meta(description="The model, as the provider names it.")]
+    model: Annotated[str, Meta(description="The model; a provider's as the provider names it.")]
     content: Annotated[list[dict[str, Any]], Meta(description="Blocks: texts, calls of tools, thoughts.")]
     stop_reason: Annotated[str | None, Meta(description="`end_turn`, `max_tokens`, `stop_sequence` or `tool_use`.")]
     usage: Annotated[dict[str, Any], Meta(description="`input_tokens` and `output_tokens`.")]
     stop_sequence: Annotated[str | None, Meta(description="The sequence that ended it.")] = None
 
 
-class _Reply(msgspec.Struct):
-    content: list[msgspec.Raw]
-    role: str
+class Count(msgspec.Struct):
+    """The length of a request."""
+
+    input_tokens: Annotated[int, Meta(description="Its tokens, as the model reads them.")]
 
 
-_reply_decoder = msgspec.json.Decoder(_Reply)
+_count_decoder = msgspec.json.Decoder(Count)
 
 
-def check_reply(body: bytes, asked: str) -> tuple[bytes, None]:
-    """A provider's whole answer, as it is.
-
-    Raises:
-        msgspec.MsgspecError: it is no message.
-    """
-    _reply_decoder.decode(body)
+def check_count(body: bytes, asked: str) -> tuple[bytes, None]:
+    _count_decoder.decode(body)
     return body, None
 
 
 async def messages(exchange: Exchange, body: MessagesRequest) -> None:
+    await _ask(exchange, body, "messages", stream=body.stream is True)
+
+
+async def count_tokens(exchange: Exchange, body: MessagesRequest) -> None:
+    await _ask(exchange, body, "messages/count_tokens", stream=False)
+
+
+async def _ask(exchange: Exchange, body: MessagesRequest, path: str, *, stream: bool) -> None:
     services = exchange.services
     model = await find(services, body.model)
-    if model.recipe != "cloud":
-        raise UnsupportedOperation(
-            f"'{body.model}' runs on this machine; ask it through POST /v1/chat/completions.", param="model"
+    counts = path != "messages"
+    if model.recipe == "cloud":
+        request = CloudRequest(
+            path=path,
+            body=exchange.raw,
+            asked=body.model,
+            stream=stream,
+            check=check_count if counts else check_passed_on,
+            headers=_headers(exchange),
+            query="?beta=true" if exchange.query.beta == "true" else "",
         )
-    beta = exchange.query.beta
-    if beta and beta != "true":
-        logger.warning("A request says beta=%s; only beta=true is known", beta)
-    request = CloudRequest(
-        path="messages",
-        body=exchange.raw,
+        # The figures of this API are not those that the daemon counts.
+        await forward_cloud(services.providers, model, request, exchange, None, tell=exchange.add_header)
+        return
+    check_model(model)
+    own = EngineRequest(
+        path=f"/v1/{path}",
+        body=await shape(exchange.raw, model, allow_remote=fetches_pictures(services.settings)),
         asked=body.model,
-        stream=body.stream is True,
-        check=check_reply,
-        headers=_headers(exchange),
-        query="?beta=true" if beta == "true" else "",
+        alias=model.name,
+        stream=stream,
+        options=body.load_options,
+        check=check_count if counts else check_reply,
     )
-    # The figures of this API are not those that the daemon counts.
-    await forward_cloud(services.providers, model, request, exchange, None, tell=exchange.add_header)
+    await forward(services.residency, model, own, MessageEvents(exchange), None if counts else services.metrics)
 
 
 def _headers(exchange: Exchange) -> dict[str, str]:
@@ -144,15 +162,29 @@ MESSAGES = Endpoint(
     prefixes=("/v1",),
     summary="Generate the next message of a conversation, in Anthropic's format",
     description=(
-        "For models of cloud providers with the wire `anthropic`, and of others that have this API. The request goes "
+        "For models of cloud providers with the wire `anthropic`, and of others that have this API: the request goes "
         "on as it is but for the model's name, with the client's `anthropic-` headers, and the answer comes back as it "
-        "is. Failures are told in Anthropic's format."
+        "is. Also for models that run in llama.cpp here, which are downloaded and loaded if need be. Failures are told "
+        "in Anthropic's format."
     ),
     body=MessagesRequest,
     query=MessagesQuery,
     response=Message,
     streams=True,
-    errors=(*NAME_ERRORS, *PROVIDER_ERRORS),
+    errors=(*LOAD_ERRORS, *ENGINE_ERRORS, *PROVIDER_ERRORS),
     dialect=ANTHROPIC,
     handler=messages,
+)
+COUNT_TOKENS = Endpoint(
+    id="anthropic.count_tokens",
+    method="POST",
+    path="/messages/count_tokens",
+    prefixes=("/v1",),
+    summary="Count the tokens of a conversation, in Anthropic's format",
+    body=MessagesRequest,
+    query=MessagesQuery,
+    response=Count,
+    errors=(*LOAD_ERRORS, *ENGINE_ERRORS, *PROVIDER_ERRORS),
+    dialect=ANTHROPIC,
+    handler=count_tokens,
 )

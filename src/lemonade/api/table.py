@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lemonade.api.anthropic import MESSAGES
+from lemonade.api.anthropic import COUNT_TOKENS, MESSAGES
 from lemonade.api.endpoint import Endpoint
 from lemonade.api.lemonade.aliases import ADD_ALIAS, ALIASES, REMOVE_ALIAS
 from lemonade.api.lemonade.backends import DRY_RUN, INSTALL, UNINSTALL
@@ -62,6 +62,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     SPEECH,
     VOICES,
     MESSAGES,
+    COUNT_TOKENS,
     GENERATIONS,
     EDITS,
     VARIATIONS,

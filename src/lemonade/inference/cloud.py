@@ -98,7 +98,7 @@ async def forward_cloud(
 
 
 def _check_wire(provider: Provider, request: CloudRequest) -> None:
-    if provider.wire_format == "anthropic" and request.path != "messages":
+    if provider.wire_format == "anthropic" and not request.is_anthropic:
         raise UnsupportedOperation(
             f"The cloud provider '{provider.name}' speaks the 'anthropic' wire format. Ask '{request.asked}' through "
             "POST /v1/messages.",
@@ -127,8 +127,8 @@ class CloudRelay:
         self._tell = tell
         self._has_key = key is not None
         self._key = key.encode() if key and len(key) >= MIN_KEY else None
-        self._ends = _ENDS[request.path]
-        self._says_done = request.path != "messages"
+        self._ends = _ENDS.get(request.path, _ENDS["messages"])
+        self._says_done = not request.is_anthropic
         #: The model's name in the events, as it comes and as it goes on.
         self._rename: tuple[bytes, bytes] | None = None
         self._drops_figures = request.drops_figures
@@ -270,14 +270,14 @@ class CloudRelay:
                 details={"status_code": reply.status},
             )
         error = provider_failure(self._provider, reply.status, text, reply.headers)
-        api = _OPTIONAL.get(self._request.path)
+        api = _OPTIONAL.get(self._request.path.partition("/")[0])
         if api and reply.status in (404, 405, 501) and self._connection.provider.wire_format == "openai":
             return UnsupportedOperation(f"{error.message} It may have no {api}.", param="model")
         return error
 
     def _edited(self, data: bytes) -> bytes:
         """Whole events as the client gets them."""
-        if self._request.path != "messages":
+        if not self._request.is_anthropic:
             if self._rename is None and (found := _MODEL.search(data)):
                 self._rename = (found[0], found[1] + msgspec.json.encode(self._request.asked))
             if self._rename is not None:

@@ -50,6 +50,11 @@ class CloudRequest:
     query: str = ""
 
     @property
+    def is_anthropic(self) -> bool:
+        """Whether it is in Anthropic's format, which is passed on untouched."""
+        return self.path.startswith("messages")
+
+    @property
     def drops_figures(self) -> bool:
         """Whether the figures at the end of a stream are ours alone: the client did not ask for them."""
         return self.stream and self.path in _CHATTING and self._options.get("include_usage") is not True
@@ -72,7 +77,7 @@ class CloudRequest:
 
     def _shaped(self, model: str, learned: Container[str]) -> bytes:
         body: dict[str, Any] = msgspec.json.decode(self.body)
-        if self.path != "messages":
+        if not self.is_anthropic:
             body = {key: value for key, value in body.items() if value is not None and key not in _OWN}
             if body.get("store") is not True:
                 # It is for routers here; a provider takes it with what it keeps.
