@@ -120,6 +120,17 @@ def test_an_idle_model_sleeps_where_idle_models_are_to_shrink(
     assert found == ([] if seconds is None else [str(seconds)])
 
 
+def test_threads_do_not_spin_for_long_unless_somebody_says_how_they_wait(
+    shim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    assert plan({"llamacpp_backend": "cpu"}).env["GOMP_SPINCOUNT"] == "1000"
+    assert "GOMP_SPINCOUNT" not in plan({"llamacpp_backend": "system"}).env, "its threads may be others"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert "GOMP_SPINCOUNT" not in plan({"llamacpp_backend": "cpu"}).env
+
+
 @pytest.mark.parametrize(("gib", "mib"), [(8, 512), (24, 1536), (512, 8192)])
 def test_the_memory_for_old_conversations_follows_the_machine(shim: Path, gib: int, mib: int) -> None:
     machine = replace(Hardware.detect(), memory=gib << 30)

@@ -44,6 +44,12 @@ KEPT_VARIABLE = "LLAMA_ARG_CACHE_RAM"
 KEPT_SHARE = 1 / 16
 KEPT_LIMIT = 8192
 
+#: How long the bundled engine's threads wait for each other by spinning, in turns of GNU's OpenMP. Its own default is
+#: some milliseconds, which are lost again and again where other programs want the processor, too: a tenth of the speed
+#: is left. So many turns suffice while the other threads do run. Source: measured, from none to the default.
+SPIN = ("GOMP_SPINCOUNT", "1000")
+SPIN_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+
 #: An assertion that fails in llama.cpp is its last word: else a debugger writes pages behind it, for seconds.
 QUIET_DEATH = {"GGML_NO_BACKTRACE": "1"}
 
@@ -172,7 +178,7 @@ class LlamaCpp:
             name="llama.cpp",
             argv=(sys.executable, "-m", "lemonade.engines.llamacpp.host", *made, *words),
             port=port,
-            env=dict(QUIET_DEATH),
+            env={**QUIET_DEATH, **_spin()},
             backend=backend.name,
             device=backend.devices[0],
             slots=slots,
