@@ -280,3 +280,8 @@ def _text(options: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise InvalidArgument(f"'{key}' must be a string, not {value!r}", param=key)
     return value
+
+
+def _spin() -> dict[str, str]:
+    """What is said of waiting, unless a person has said something already."""
+    return {} if any(name in os.environ for name in SPIN_VARIABLES) else dict([SPIN])
