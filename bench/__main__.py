@@ -184,6 +184,23 @@ def realtime() -> None:
         row(*line)
 
 
+def speech() -> None:
+    """Speech by Kokoro: its speed, and how soon it is heard."""
+    from bench.speech import figures, threads
+
+    for lines in (figures, threads):
+        for line in lines():
+            row(*line)
+
+
+def understood() -> None:
+    """Speech by Kokoro, heard back by Whisper."""
+    from bench import speech as module
+
+    for line in module.understood():
+        row(*line)
+
+
 def native() -> None:
     """The bundled engine against a build of one's own."""
     from bench import real as module
@@ -195,7 +212,7 @@ def native() -> None:
 BENCHES = {
     bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, routing, cloud, real, realtime)
 }
-ON_REQUEST = {"native": native}
+ON_REQUEST = {"native": native, "speech": speech, "understood": understood}
 
 
 def soak(minutes: str = "10") -> None:

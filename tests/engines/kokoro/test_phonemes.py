@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
 from lemonade.engines.kokoro.espeak import Espeak
 from lemonade.engines.kokoro.phonemes import VOCABULARY, Phonemizer, kokoro_alphabet, runs, vocabulary
-from lemonade.errors import ModelLoadError
+from lemonade.errors import InvalidArgument, ModelLoadError
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +34,7 @@ def test_the_vocabulary_is_the_models() -> None:
         ("¿Cómo estás?", "es", "kˈomo estˈas?"),
         ("Bonjour", "fr", "bɔ̃ʒˈuʁ"),
         ("Pizza.", "it", "pˈiʦːa."),
+        ("你好，银行。", "zh", "ni↗xau↓, i↗nxa↗ŋ."),
     ],
 )
 def test_words_as_the_model_learnt_them(phonemes: Phonemizer, text: str, language: str, read: str) -> None:
@@ -66,6 +69,20 @@ def test_words_of_another_script_are_read_in_its_language(phonemes: Phonemizer) 
     assert "Chinese" not in phonemes("x 你好", "en-US")
 
 
+def test_kanji_need_a_reader(phonemes: Phonemizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopenjtalk", None)
+    with pytest.raises(InvalidArgument, match="pip install pyopenjtalk-plus"):
+        phonemes("日本語です", "ja")
+    assert phonemes("こんにちは", "ja")
+
+
+def test_kanji_are_read_as_the_reader_says(phonemes: Phonemizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = types.ModuleType("pyopenjtalk")
+    reader.g2p = lambda text, kana: "ニホンゴデス" if kana else ""  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyopenjtalk", reader)
+    assert phonemes("日本語です", "ja") == phonemes("ニホンゴデス", "ja")
+
+
 @pytest.mark.parametrize("text", ["", " ", "...", "?!", "—", "()"])
 def test_nothing_to_say(phonemes: Phonemizer, text: str) -> None:
     assert phonemes(text, "en-US") == ""
@@ -73,7 +90,7 @@ def test_nothing_to_say(phonemes: Phonemizer, text: str) -> None:
 
 def test_only_known_phonemes_come_out(phonemes: Phonemizer) -> None:
     for language in ("en-US", "en-GB", "es", "fr", "hi", "it", "ja", "pt-BR", "zh"):
-        text = phonemes("Ünïcödé Straße smörgåsbord 北京 東京 дом मैं 42 %$", language)
+        text = phonemes("Ünïcödé Straße smörgåsbord さくら дом मैं 42 %$", language)
         assert text
         assert set(text) <= set(VOCABULARY)
 

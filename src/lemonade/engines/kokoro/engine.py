@@ -14,7 +14,7 @@ from lemonade.errors import ModelLoadError
 from lemonade.model import Model
 
 #: The packages that the process loads, the network's own first.
-LIBRARIES = ("onnxruntime", "espeakng-loader", "av")
+LIBRARIES = ("onnxruntime", "espeakng-loader", "av", "pypinyin")
 HOST = "lemonade.engines.kokoro.host"
 #: Requests that are answered at once. Their sentences take turns, and a listener needs far less than its share.
 SLOTS = 8

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lemonade.engines.kokoro import mandarin
 from lemonade.engines.kokoro.espeak import TIE
-from lemonade.errors import ModelLoadError
+from lemonade.errors import InvalidArgument, ModelLoadError
 
 if TYPE_CHECKING:
     from lemonade.engines.kokoro.espeak import Espeak
@@ -72,6 +73,8 @@ _SCRIPTS = (
 )
 #: Languages that are not written with Latin letters, to the scripts that they are.
 _OWN_SCRIPTS = {"ja": ("ja", "zh"), "zh": ("zh",), "hi": ("hi",)}
+
+_KANJI = re.compile(r"[\u3400-\u9fff々〆]")
 
 #: espeak-ng marks words of another language with its name in brackets.
 _SWITCH = re.compile(rf"\({re.escape(TIE)}?[a-z{re.escape(TIE)}-]+\)")
@@ -154,10 +157,34 @@ class Phonemizer:
                 made = f"{made} {piece}" if piece == "(" else made + piece
             else:
                 for spoken, words in runs(piece, language):
-                    sounds = kokoro_alphabet(self._espeak.sounds(words, spoken), spoken)
+                    sounds = self._sounds(words, spoken)
                     made += sounds if made.endswith("(") else f" {sounds}"
         made = " ".join("".join(one for one in made if one in self._known).split())
         return made if any(one.isalpha() for one in made) else ""
+
+    def _sounds(self, words: str, language: str) -> str:
+        if language == "zh":
+            return mandarin.sounds(words)
+        if language == "ja" and _KANJI.search(words):
+            words = in_kana(words)
+        return kokoro_alphabet(self._espeak.sounds(words, language), language)
+
+
+def in_kana(text: str) -> str:
+    """Japanese as it is spoken, without Chinese characters.
+
+    Raises:
+        InvalidArgument: what reads them is not installed.
+    """
+    try:
+        import pyopenjtalk
+    except ImportError:
+        raise InvalidArgument(
+            "'input' has kanji, which can be read once `pip install pyopenjtalk-plus` was done where the daemon is "
+            "installed; kana can be read as it is.",
+            param="input",
+        ) from None
+    return str(pyopenjtalk.g2p(text, kana=True))
 
 
 def punctuated(text: str) -> str:
