@@ -24,6 +24,7 @@ CONNECT_TIMEOUT = 5.0
 #: Seconds for an answer that no model has to be loaded for.
 QUICK = 30.0
 
+Payload = Mapping[str, Any] | Iterator[bytes] | None
 #: Ways to say that a daemon listens on all addresses.
 EVERYWHERE = frozenset({"", "*", "0.0.0.0", "::"})
 
@@ -141,9 +142,10 @@ class Client:
             raise BadAnswer(f"What answers at {self.address} is not Lemonade.")
         return True
 
-    def stream(self, path: str, body: Mapping[str, Any]) -> EventStream:
-        """Opens the event stream that `POST path` answers with. Raises what `post` raises."""
-        connection, response = self._send("POST", path, body, None)
+    def stream(self, path: str, body: Payload, headers: Mapping[str, str] = {}) -> EventStream:
+        """Opens the event stream that `POST path` answers with. Raises what `post` raises. A body in pieces is sent as
+        it is, with headers that say what it is."""
+        connection, response = self._send("POST", path, body, None, headers)
         if response.getheader("Content-Type", "").split(";")[0].strip() != "text/event-stream":
             try:
                 _json(response, self.address)
@@ -152,9 +154,9 @@ class Client:
             raise BadAnswer(f"{self.address} answered {path} without a stream of events.")
         return EventStream(connection, response)
 
-    def download(self, path: str, body: Mapping[str, Any]) -> Download:
-        """Opens the answer of `POST path` that is no JSON, such as a sound. Raises what `post` raises."""
-        connection, response = self._send("POST", path, body, None)
+    def download(self, path: str, body: Payload, headers: Mapping[str, str] = {}) -> Download:
+        """Opens the answer of `POST path` that is no JSON, such as a sound. Takes and raises what `stream` does."""
+        connection, response = self._send("POST", path, body, None, headers)
         if response.status >= 400:
             try:
                 _json(response, self.address)
@@ -170,15 +172,15 @@ class Client:
             connection.close()
 
     def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float | None
+        self, method: str, path: str, body: Payload, timeout: float | None, more: Mapping[str, str] = {}
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self.address.host, self.address.port, timeout=CONNECT_TIMEOUT)
-        headers = {"Accept": "application/json, text/event-stream"}
+        headers = {"Accept": "application/json, text/event-stream", **more}
         if key := (self._admin_key or self._key) if path.startswith("/internal/") else (self._key or self._admin_key):
             headers["Authorization"] = f"Bearer {key}"
-        payload = None
-        if body is not None:
+        payload: bytes | Iterator[bytes] | None = body if isinstance(body, Iterator) else None
+        if isinstance(body, Mapping):
             headers["Content-Type"] = "application/json"
             payload = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         try:

@@ -37,6 +37,7 @@ from lemonade.cli import (
     status,
     stop,
     system,
+    transcribe,
     unload,
     updates,
     upscale,
@@ -136,6 +137,7 @@ cloud_app.command("list", epilog=epilog(cloud.LIST_EXAMPLES))(cloud.list_provide
 app.command("run", epilog=epilog(run.EXAMPLES))(run.run)
 app.command("speak", epilog=epilog(speak.EXAMPLES))(speak.speak)
 app.command("voices", epilog=epilog(voices.EXAMPLES))(voices.voices)
+app.command("transcribe", epilog=epilog(transcribe.EXAMPLES))(transcribe.transcribe)
 app.command("imagine", epilog=epilog(imagine.EXAMPLES))(imagine.imagine)
 app.command("upscale", epilog=epilog(upscale.EXAMPLES))(upscale.upscale)
 app.command("pull", epilog=epilog(pull.EXAMPLES))(pull.pull)

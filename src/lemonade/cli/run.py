@@ -21,6 +21,7 @@ lemonade run Qwen3-0.6B-GGUF                          a conversation: /help, Ctr
 lemonade run Qwen3-0.6B-GGUF "Why is the sky blue?"   one answer, on stdout
 lemonade run Qwen3-0.6B-GGUF "Sum up:" - < notes.txt  the prompt, then the text
 lemonade run kokoro-v1 "Good morning."                spoken, in speech.mp3 (see lemonade speak)
+lemonade run Whisper-Tiny talk.m4a                    what is said in it (see lemonade transcribe)
 git diff | lemonade run Qwen3-0.6B-GGUF --system "Write a commit message."
 """
 
@@ -86,6 +87,9 @@ def run(
     if "tts" in found.get("labels", ()):
         _speak(client, model, question)
         return
+    if "transcription" in found.get("labels", ()):
+        _listen(client, model, question)
+        return
     if "image" in found.get("labels", ()):
         raise typer.BadParameter(
             f'{model} makes pictures: lemonade imagine "…" --model {model} -o picture.png', param_hint="MODEL"
@@ -117,6 +121,22 @@ def _speak(client: Client, model: str, text: str | None) -> None:
         raise typer.BadParameter(f"{model} speaks: give it a text, or see lemonade speak --help.", param_hint="PROMPT")
     request = {"model": model, "input": text, "response_format": "mp3"}
     save(client, request, free_name("speech") if sys.stdout.isatty() else None)
+
+
+def _listen(client: Client, model: str, file: str | None) -> None:
+    """What a model that transcribes makes of a prompt: it is the name of a recording."""
+    from pathlib import Path
+
+    from lemonade.cli.transcribe import Format, listen
+
+    if file is None or not Path(file).is_file():
+        there = f"There is no file {file!r}. " if file else ""
+        raise typer.BadParameter(
+            f"{there}{model} writes down what is said in recordings: lemonade run {model} FILE, or see "
+            "lemonade transcribe --help.",
+            param_hint="PROMPT",
+        )
+    listen(client, {"model": model}, Path(file), Format.TEXT, aloud=True)
 
 
 def _question(words: list[str]) -> str | None:

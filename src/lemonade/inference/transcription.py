@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -107,13 +107,21 @@ class Transcribing:
         path: of the recording, which the engine reads itself.
         sink: gets each segment as an event as soon as it is known, and at the end the whole; None when only the whole
             is wanted.
+        verbose: makes the last event's further fields of the transcript, if the events are to have any.
     """
 
     measurement: Measurement | None = None
 
-    def __init__(self, path: Path, wish: Wish, sink: Sink | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        wish: Wish,
+        sink: Sink | None = None,
+        verbose: Callable[[Transcript], dict[str, Any]] | None = None,
+    ) -> None:
         self._body = msgspec.json.encode({"path": str(path), **asdict(wish)})
         self._sink = sink
+        self._verbose = verbose
         self._transcript: Transcript | None = None
         self.passed_on = False
 
@@ -131,11 +139,14 @@ class Transcribing:
         with Heartbeat(self._sink) as heart:
             async for segment in self._segments(lease):
                 delta = segment.text if self.passed_on else segment.text.lstrip()
-                await self._send(self._sink, heart, {"type": "transcript.text.delta", "delta": delta})
-            await self._send(self._sink, heart, {"type": "transcript.text.done", "text": self.transcript.text})
+                times = {"start": segment.start, "end": segment.end} if self._verbose else {}
+                await self._send(self._sink, heart, {"type": "transcript.text.delta", "delta": delta, **times})
+            more = self._verbose(self.transcript) if self._verbose else {}
+            done = {"type": "transcript.text.done", "text": self.transcript.text, **more}
+            await self._send(self._sink, heart, done)
         await self._sink.end(DONE)
 
-    async def _send(self, sink: Sink, heart: Heartbeat, event: dict[str, str]) -> None:
+    async def _send(self, sink: Sink, heart: Heartbeat, event: dict[str, Any]) -> None:
         await heart.settle()
         heart.reset()
         if not sink.started:
@@ -184,18 +195,27 @@ def rendered(
         return srt(transcript.segments).encode(), PLAIN
     if form == "vtt":
         return vtt(transcript.segments).encode(), PLAIN
-    usage = {"type": "duration", "seconds": transcript.duration}
-    made: dict[str, Any] = {"text": transcript.text, "usage": usage}
     if form == "verbose_json":
-        made = {
-            "task": "translate" if translated else "transcribe",
-            "language": "english" if translated else languages.name(transcript.language),
-            "duration": transcript.duration,
-            "text": transcript.text,
-        }
-        if "segment" in granularities or not granularities:
-            made["segments"] = transcript.segments
-        if "word" in granularities:
-            made["words"] = transcript.words
-        made["usage"] = usage
-    return msgspec.json.encode(made), JSON
+        return msgspec.json.encode(verbose(transcript, granularities, translated=translated)), JSON
+    return msgspec.json.encode({"text": transcript.text, "usage": _usage(transcript)}), JSON
+
+
+def verbose(
+    transcript: Transcript, granularities: Sequence[Granularity] = (), *, translated: bool = False
+) -> dict[str, Any]:
+    """The fields of `verbose_json`."""
+    made: dict[str, Any] = {
+        "task": "translate" if translated else "transcribe",
+        "language": "english" if translated else languages.name(transcript.language),
+        "duration": transcript.duration,
+        "text": transcript.text,
+    }
+    if "segment" in granularities or not granularities:
+        made["segments"] = transcript.segments
+    if "word" in granularities:
+        made["words"] = transcript.words
+    return {**made, "usage": _usage(transcript)}
+
+
+def _usage(transcript: Transcript) -> dict[str, Any]:
+    return {"type": "duration", "seconds": transcript.duration}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from lemonade.api.form import Upload
 from lemonade.errors import InvalidArgument
 from lemonade.inference import languages
 from lemonade.inference.relay import on_engine
-from lemonade.inference.transcription import Transcribing, Wish, check_model, rendered
+from lemonade.inference.transcription import Transcribing, Wish, check_model, rendered, verbose
 
 ResponseFormat = Annotated[
     Literal["json", "verbose_json", "text", "srt", "vtt"],
@@ -110,7 +111,8 @@ class TranscriptWord(msgspec.Struct):
 class Transcription(msgspec.Struct):
     """The answer for `json` and `verbose_json`. `text`, `srt` and `vtt` are answered as `text/plain`. A stream has
     events of the type `transcript.text.delta`, whose `delta`s are what the text consists of, and at the end one of the
-    type `transcript.text.done` with the whole `text`."""
+    type `transcript.text.done` with the whole `text`. With `verbose_json` the events have more than OpenAI's:
+    deltas their `start` and `end`, the last one all that this answer has."""
 
     text: Annotated[str, Meta(description="What was said; empty when nothing was.")]
     usage: Annotated[Usage, Meta(description="What was worked on.")]
@@ -151,10 +153,14 @@ async def _answer(exchange: Exchange, form: TranscriptionForm | TranslationForm,
     model = services.catalog.find(form.model)
     check_model(model, translate=wish.translate)
     stream = isinstance(form, TranscriptionForm) and form.stream
-    work = Transcribing(form.file.path, wish, exchange if stream else None)
+    granularities = form.timestamp_granularities if isinstance(form, TranscriptionForm) else []
+    if stream:
+        more = partial(verbose, granularities=granularities) if form.response_format == "verbose_json" else None
+        work = Transcribing(form.file.path, wish, exchange, more)
+    else:
+        work = Transcribing(form.file.path, wish)
     await on_engine(services.residency, model, work, streaming=stream, metrics=services.metrics)
     if not stream:
-        granularities = form.timestamp_granularities if isinstance(form, TranscriptionForm) else ()
         body, media_type = rendered(work.transcript, form.response_format, granularities, translated=wish.translate)
         await exchange.reply(body, media_type=media_type)
 
