@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
@@ -83,16 +84,17 @@ def encoder(name: str, rate: int, *, channels: int = 1) -> Encoder:
     return _Plain(wav_header(rate, channels, None) if name == "wav" else b"")
 
 
-def encode(samples: Samples, name: str, rate: int) -> bytes:
-    """A whole file, whose header says how long it is. The arguments are those of `encoder`."""
-    channels = 1 if samples.ndim == 1 else len(samples)
+def encode(pieces: Iterable[Samples], name: str, rate: int, *, channels: int = 1) -> bytes:
+    """A whole file, whose header says how long it is. The arguments are those of `encoder`; what has been encoded of
+    the pieces is let go, so that an hour of speech needs no more memory than its file."""
     form = FORMATS[name]
     if not form.container:
-        data = to_pcm(samples)
+        data = b"".join(map(to_pcm, pieces))
         return wav_header(rate, channels, len(data)) + data if name == "wav" else data
     whole = io.BytesIO()
     muxer = _Muxer(form, rate, channels, whole)
-    muxer.write(samples)
+    for piece in pieces:
+        muxer.write(piece)
     muxer.finish()
     return whole.getvalue()
 

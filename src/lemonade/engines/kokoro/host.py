@@ -14,7 +14,7 @@ import msgspec
 from lemonade.engines.audio.encode import FORMATS, encode, encoder, media_type
 from lemonade.engines.kokoro.espeak import Espeak
 from lemonade.engines.kokoro.layout import find
-from lemonade.engines.kokoro.network import RATE, Network, joined
+from lemonade.engines.kokoro.network import RATE, Network
 from lemonade.engines.kokoro.phonemes import Phonemizer
 from lemonade.engines.kokoro.speaker import Speaker
 from lemonade.engines.kokoro.voices import DEFAULT, blend
@@ -56,7 +56,7 @@ def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
         kind = media_type(request.format, RATE)
         if request.stream:
             return Reply(_stream(sounds, request.format), kind)
-        return Reply(encode(joined(list(sounds)), request.format, RATE), kind)
+        return Reply(encode(sounds, request.format, RATE), kind)
 
     return {"/speak": speak}
 

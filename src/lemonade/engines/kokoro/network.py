@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,10 +164,3 @@ def padded(sound: Samples, seconds: float) -> Samples:
     import numpy as np
 
     return np.concatenate([sound, np.zeros(int(seconds * RATE), dtype=np.float32)])
-
-
-def joined(parts: Sequence[Samples]) -> Samples:
-    """One piece of several."""
-    import numpy as np
-
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
