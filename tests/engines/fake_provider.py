@@ -239,6 +239,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _speak(self, kind: str) -> None:
         body = self._seen["body"]
+        if not body.get("stream") and self._model == "stalls":
+            self._wait_for_end()
+            return
         if not body.get("stream"):
             whole = json.dumps(WHOLE[kind](self)).encode()
             if self._model == "half":

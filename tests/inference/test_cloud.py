@@ -216,6 +216,25 @@ async def test_who_leaves_stops_the_provider(providers: Providers, fake: FakePro
     await asyncio.to_thread(wait_for, lambda: fake.last["hung_up"], 5)
 
 
+async def test_who_leaves_before_a_whole_answer_stops_the_provider(providers: Providers, fake: FakeProvider) -> None:
+    task = asyncio.create_task(ask(providers, "stalls"))
+    await asyncio.to_thread(wait_for, fake.asked, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.to_thread(wait_for, lambda: fake.last["hung_up"], 10)
+
+
+async def test_a_provider_that_is_removed_ends_its_answers(providers: Providers) -> None:
+    sink = Kept()
+    task = asyncio.create_task(into(sink, providers, "stalls", stream=True))
+    async with asyncio.timeout(10):
+        await sink.arrived.wait()
+    providers.uninstall("afar")
+    with pytest.raises(ProviderUnreachable, match="changed or removed"):
+        await task
+
+
 async def test_many_streams_at_once_are_not_mixed_up(providers: Providers) -> None:
     sinks = await asyncio.gather(*(ask(providers, name, stream=True) for name in ("good", "split") * 20))
     assert {sink.text for sink in sinks} == {"Hello from afar."}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,6 +85,8 @@ def _word(value: Any) -> str | None:
 
 def _wait(headers: Mapping[str, str]) -> float | None:
     """Seconds after which a provider wants to be asked again, if it says."""
+    from email.utils import parsedate_to_datetime
+
     try:
         if "retry-after-ms" in headers:
             wait = float(headers["retry-after-ms"]) / 1000

@@ -88,6 +88,7 @@ class CloudConnection:
         self._key = key
         self._client: httpx2.AsyncClient | None = None
         self._opening = asyncio.Lock()
+        self._closed = False
 
     async def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -134,6 +135,7 @@ class CloudConnection:
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
+        self._closed = True
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -157,6 +159,8 @@ class CloudConnection:
 
     def _broken(self, error: Exception) -> ProviderUnreachable:
         reason = secrets.hide(str(error)) or type(error).__name__
+        if self._closed:
+            reason = "the provider was changed or removed meanwhile"
         return ProviderUnreachable(f"cloud ({self.provider.name}) request failed: {reason}")
 
 
