@@ -7,6 +7,8 @@ from typing import Any
 from tests.daemon import Answer, Daemon
 from tests.tiny_diffusion import TinyDiffusion
 
+#: Threads that wait for each other are slow beside other tests.
+ONE_THREAD = {"args": "--threads 1"}
 #: Little for the engine to do: most of the time goes into the encoder of texts.
 SMALL = {"steps": 1, "cfg_scale": 1.0, "width": 32, "height": 32}
 

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.app.painting import edit, form, paint, pictures, register
+from tests.app.painting import ONE_THREAD, edit, form, paint, pictures, register
 from tests.daemon import Answer, Daemon, events, wait_for
 from tests.engines.sdcpp.looking import file, opened, pixels, right_half
 from tests.tiny_diffusion import TinyDiffusion, tiny_diffusion
@@ -35,7 +35,8 @@ def weights() -> TinyDiffusion:
 @pytest.fixture(scope="module")
 def painter(tmp_path_factory: pytest.TempPathFactory, weights: TinyDiffusion) -> Iterator[Daemon]:
     """A daemon with the models `Tiny` and `Editor`, which are the same but for a label."""
-    with Daemon(tmp_path_factory.mktemp("painter"), fake_engine=False, config={"max_loaded_models": 2}) as one:
+    config = {"max_loaded_models": 2, "sdcpp": ONE_THREAD}
+    with Daemon(tmp_path_factory.mktemp("painter"), fake_engine=False, config=config) as one:
         for name, labels in (("Tiny", []), ("Editor", ["image", "edit"])):
             register(one, name, weights, labels=labels)
         yield one
@@ -120,10 +121,12 @@ def test_see_through_parts_of_a_mask_are_painted(painter: Daemon) -> None:
 def test_an_edit_starts_from_the_picture(painter: Daemon) -> None:
     one, other = (pictures(edit(painter, ("image", data)))[0] for data in (file(), file(top=(250, 250, 250))))
     assert difference(one, other) > 1
-    weak, strong = (
-        pictures(edit(painter, ("image", file()), ("strength", each), ("steps", 10)))[0] for each in (0.1, 0.9)
-    )
-    assert difference(weak, file()) < difference(strong, file())
+    assert difference(one, file()) > 10, "also in a single step"
+    for steps in (1, 4, 10):
+        weak, strong = (
+            pictures(edit(painter, ("image", file()), ("strength", each), ("steps", steps)))[0] for each in (0.1, 1)
+        )
+        assert difference(weak, file()) < difference(strong, file()), steps
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
@@ -214,7 +217,7 @@ def test_an_edit_is_streamed_too(painter: Daemon) -> None:
 
 
 def test_the_steps_are_in_the_log(make_daemon: Any, weights: TinyDiffusion) -> None:
-    daemon = make_daemon(fake_engine=False, config={"log_level": "debug"}).start()
+    daemon = make_daemon(fake_engine=False, config={"log_level": "debug", "sdcpp": ONE_THREAD}).start()
     register(daemon, "Tiny", weights)
     assert paint(daemon, steps=2).status == 200
     wait_for(lambda: re.search(r"step 2 of 2, \d+\.\d\d s", daemon.log))

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from PIL import Image
 
+from tests.app.painting import ONE_THREAD
 from tests.daemon import Answer, Daemon, events, wait_for
 from tests.engines.sdcpp.looking import file, noise, opened, packed, pixels
 from tests.esrgan import esrgan
@@ -34,7 +35,7 @@ sd.Upscaler(sys.argv[1], n_threads=1).upscale(sd.SDImage.load(sys.argv[2], chann
 
 @pytest.fixture(scope="module")
 def larger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with Daemon(tmp_path_factory.mktemp("larger"), fake_engine=False) as one:
+    with Daemon(tmp_path_factory.mktemp("larger"), fake_engine=False, config={"sdcpp": ONE_THREAD}) as one:
         definition = {"model_name": "user.Up", "recipe": "sd-cpp", "labels": ["upscaling"], "checkpoint": str(esrgan())}
         answer = one.post("/v1/models/register", definition)
         assert answer.status == 200, answer.body

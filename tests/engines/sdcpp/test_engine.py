@@ -104,6 +104,15 @@ def test_a_program_on_path(settings: Settings, programs: Path) -> None:
     assert larger.argv == (str(programs / "sd-cli"), "-M", "upscale", "--upscale-model", "/a/esrgan.pth")
 
 
+def test_an_upscaler_has_as_many_threads_as_the_arguments_say(settings: Settings) -> None:
+    engine = SdCpp(settings)
+    assert config(engine.upscale(Path("/a/esrgan.pth"), OPTIONS, 9)) == {
+        "model": "/a/esrgan.pth",
+        "threads": module.physical_cores(),
+    }
+    assert config(engine.upscale(Path("/m"), {**OPTIONS, "sdcpp_args": "--fa -t 3"}, 9))["threads"] == 3
+
+
 def test_without_a_program(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(backends, "_seen", {})

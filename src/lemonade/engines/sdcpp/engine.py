@@ -110,15 +110,17 @@ class SdCpp:
 
         Raises:
             ModelLoadError: no backend can run here.
+            InvalidArgument: `sdcpp_args` cannot be understood.
         """
         backend = self._backend(options)
         if backend.name == SYSTEM:
             argv = (_program(CLI), "-M", "upscale", "--upscale-model", str(file))
             return Launch(name=CLI, argv=argv, port=port, backend=SYSTEM, device=backend.devices[0])
+        threads = parse(split(str(options.get("sdcpp_args") or ""))).context.get("n_threads", physical_cores())
         return worker_launch(
             name=f"{NAME} upscaler",
             module="lemonade.engines.sdcpp.upscaler",
-            config={"model": str(file), "threads": physical_cores()},
+            config={"model": str(file), "threads": threads},
             port=port,
             backend=backend.name,
             device=backend.devices[0],

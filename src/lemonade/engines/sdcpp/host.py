@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 import re
 import sys
 import time
@@ -21,9 +20,6 @@ from lemonade.errors import EngineError, InvalidArgument, LemonadeError
 
 #: stable-diffusion.cpp paints in squares of so many pixels; other sizes are cut out of the next larger one.
 MULTIPLE = 8
-
-#: Steps of a schedule of which only the last ones are computed.
-MAX_SCHEDULE = 10_000
 
 _LORA = re.compile(r"<lora:(?P<name>[^:>]+):(?P<weight>[+-]?(?:\d+\.?\d*|\.\d+))>")
 _LORA_ENDINGS = (".safetensors", ".gguf", ".ckpt", ".pt")
@@ -150,7 +146,7 @@ class Painter:
 
         def step(number: int, steps: int, seconds: float) -> None:
             # It also counts tensors that it loads, and tiles that it decodes.
-            if 0 < number <= steps <= asked.steps:
+            if 0 < number <= steps <= max(asked.steps, 2):
                 print(f"step {number} of {steps}, {seconds:.2f} s", file=sys.stderr, flush=True)
                 if tell is not None and asked.progress:
                     tell(protocol.PROGRESS, {"step": number, "steps": steps})
@@ -206,12 +202,14 @@ def _sampler(name: str) -> Any:
 def _schedule(steps: int, strength: float) -> tuple[int, float]:
     """Steps and strength for the library, so that it computes `steps` of them from a start under so much noise.
 
-    It would take a share of the steps, rounded down, and one more: with the few steps of quick models it would begin
-    with nothing but noise.
+    Of a schedule it would compute that share, and one step more that adds no noise: with the few steps of quick models
+    that is nothing at all, or everything.
     """
-    whole = min(math.ceil(steps / max(strength, 0.01)), MAX_SCHEDULE)
-    whole = max(whole, steps)
-    return whole, min((steps - 0.5) / whole, 1.0)
+    computed = max(steps, 2)
+    whole = 1 + round((computed - 1) / max(strength, 0.01))
+    if strength < 1:
+        whole = max(whole, computed + 1)
+    return whole, (computed - 0.5) / whole
 
 
 def _lora(folder: Path, name: str) -> str:
