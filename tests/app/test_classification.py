@@ -198,6 +198,20 @@ def test_real_classifiers_route_real_requests(world: Daemon, kind: str, label: s
     assert world.entry(CLASSIFIERS[kind]["model"])["residency_class"] == "routing_helper"
 
 
+def test_a_request_in_the_format_of_anthropic(world: Daemon) -> None:
+    document = policy(CLASSIFIERS["classifier"], label="food", min_score=0.6)
+    assert world.post("/v1/models/register", {"model_name": "user.router", **document}).status == 200
+    for text, route in ((SOUP, "big"), (CODE, "small")):
+        body = {"model": "user.router", "max_tokens": 4, "messages": [{"role": "user", "content": text}]}
+        answer = world.post("/v1/messages", body)
+        assert answer.status == 200, answer.body
+        assert answer.headers["x-lemonade-route"] == ("hit" if route == "big" else "default")
+        assert answer.json()["model"] == answer.json()["x_lemonade_route"]["route_to"] == route
+        first = json.loads(events(world.post("/v1/messages", {**body, "stream": True}).body)[0])
+        assert first["type"] == "message_start"
+        assert first["message"]["model"] == first["x_lemonade_route"]["route_to"] == route
+
+
 def test_a_policy_with_the_wrong_kind_of_classifier_is_refused(world: Daemon) -> None:
     for classifier, words in (
         ({**CLASSIFIERS["classifier"], "model": "entailment"}, "use it in a classifier of the type `zero_shot`"),

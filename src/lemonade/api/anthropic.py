@@ -11,11 +11,13 @@ from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint
 from lemonade.api.exchange import event
 from lemonade.api.provided import PROVIDER_ERRORS, find
 from lemonade.api.render import Dialect
+from lemonade.api.routed import RouteField, destination
 from lemonade.inference.cloud import forward_cloud
 from lemonade.inference.cloud_request import CloudRequest
 from lemonade.inference.media import fetches_pictures
 from lemonade.inference.messages import MessageEvents, check_model, check_passed_on, check_reply, shape
 from lemonade.inference.relay import EngineRequest, forward
+from lemonade.inference.routing.facts import of_anthropic
 from lemonade.inference.sampling import Loading
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class MessagesRequest(Loading, kw_only=True):
     ]
     max_tokens: Annotated[int | UnsetType | None, Meta(description="Most tokens to generate.")] = UNSET
     system: Annotated[str | list[Any] | UnsetType | None, Meta(description="What the model is told first.")] = UNSET
+    tools: Annotated[list[Any] | UnsetType | None, Meta(description="Tools that the model may call.")] = UNSET
     stream: Annotated[
         bool | UnsetType | None, Meta(description="`true` sends the answer as events while it is made.")
     ] = UNSET
@@ -92,6 +95,7 @@ class Message(msgspec.Struct):
     stop_reason: Annotated[str | None, Meta(description="`end_turn`, `max_tokens`, `stop_sequence` or `tool_use`.")]
     usage: Annotated[dict[str, Any], Meta(description="`input_tokens` and `output_tokens`.")]
     stop_sequence: Annotated[str | None, Meta(description="The sequence that ended it.")] = None
+    x_lemonade_route: RouteField = None
 
 
 class Count(msgspec.Struct):
@@ -118,32 +122,33 @@ async def count_tokens(exchange: Exchange, body: MessagesRequest) -> None:
 
 async def _ask(exchange: Exchange, body: MessagesRequest, path: str, *, stream: bool) -> None:
     services = exchange.services
-    model = await find(services, body.model)
+    found = await find(services, body.model)
+    model, name, sink = await destination(exchange, found, body.model, body, of_anthropic)
     counts = path != "messages"
     if model.recipe == "cloud":
         request = CloudRequest(
             path=path,
             body=exchange.raw,
-            asked=body.model,
+            asked=name,
             stream=stream,
             check=check_count if counts else check_passed_on,
             headers=_headers(exchange),
             query="?beta=true" if exchange.query.beta == "true" else "",
         )
         # The figures of this API are not those that the daemon counts.
-        await forward_cloud(services.providers, model, request, exchange, None, tell=exchange.add_header)
+        await forward_cloud(services.providers, model, request, sink, None, tell=exchange.add_header)
         return
     check_model(model)
     own = EngineRequest(
         path=f"/v1/{path}",
         body=await shape(exchange.raw, model, allow_remote=fetches_pictures(services.settings)),
-        asked=body.model,
+        asked=name,
         alias=model.name,
         stream=stream,
         options=body.load_options,
         check=check_count if counts else check_reply,
     )
-    await forward(services.residency, model, own, MessageEvents(exchange), None if counts else services.metrics)
+    await forward(services.residency, model, own, MessageEvents(sink), None if counts else services.metrics)
 
 
 def _headers(exchange: Exchange) -> dict[str, str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from lemonade.inference.chat import ChatRequest
 from lemonade.inference.completion import CompletionRequest
 from lemonade.inference.response import ResponsesRequest
-from lemonade.inference.routing.facts import Facts, of_chat, of_completion, of_response
+from lemonade.inference.routing.facts import Facts, of_anthropic, of_chat, of_completion, of_response
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 
@@ -70,6 +71,33 @@ def test_completions(prompt: Any, text: str) -> None:
 def test_responses(given: Any, text: str, has_images: bool) -> None:
     facts = response(given)
     assert (facts.text, facts.has_images) == (text, has_images)
+
+
+@dataclass
+class Anthropic:
+    messages: list[dict[str, Any]]
+    system: Any = msgspec.UNSET
+    tools: Any = msgspec.UNSET
+    metadata: Any = msgspec.UNSET
+
+
+def test_anthropic() -> None:
+    image = {"type": "image", "source": {"type": "base64"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "rain"}]}
+    asked = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    called = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}
+    request = Anthropic(
+        [asked, called, {"role": "user", "content": [result]}], "be kind", [{}], {"user_id": "u", "n": 1}
+    )
+    facts = of_anthropic(request)
+    assert (facts.text, facts.has_tools, facts.has_images) == ("a\nb", True, False)
+    assert facts.metadata == {"user_id": "u"}
+    assert facts.conversation == chat(("system", "be kind"), ("user", "a\nb")).conversation
+    parts = [{"type": "text", "text": "be kind"}]
+    assert of_anthropic(Anthropic([{"role": "user", "content": "a\nb"}], parts)).conversation == facts.conversation
+    assert of_anthropic(Anthropic([{"role": "user", "content": [image]}])).has_images
+    assert of_anthropic(Anthropic([{"role": "user", "content": [{**result, "content": [image]}]}])).has_images
+    assert of_anthropic(Anthropic([{"role": "user", "content": [1, "x"]}, {"content": None}])).text == ""
 
 
 def test_a_conversation_is_the_same_from_turn_to_turn() -> None:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from lemonade.inference.chat import ChatRequest
 from lemonade.inference.completion import CompletionRequest
@@ -74,6 +74,40 @@ def of_response(request: ResponsesRequest) -> Facts:
             said.append((role, _text(content, _words)))
         parts = content if isinstance(content, list) else []
         has_images = has_images or any(isinstance(part, dict) and part.get("type") in _PICTURES for part in parts)
+    return Facts(
+        text=_last(said),
+        has_tools=bool(request.tools),
+        has_images=has_images,
+        metadata=strings(request.metadata),
+        conversation=_conversation(said),
+    )
+
+
+class AnthropicRequest(Protocol):
+    """As much of a request in Anthropic's format as is looked at here."""
+
+    messages: list[dict[str, Any]]
+    system: Any
+    tools: Any
+    metadata: Any
+
+
+def of_anthropic(request: AnthropicRequest) -> Facts:
+    said: list[tuple[str, str]] = []
+    has_images = False
+    if text := _text(request.system, _words):
+        said.append(("system", text))
+    for message in request.messages:
+        role, content = message.get("role"), message.get("content")
+        blocks = content if isinstance(content, list) else []
+        results = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_result"]
+        inner = [part for block in results if isinstance(block.get("content"), list) for part in block["content"]]
+        pictures = (block for block in (*blocks, *inner) if isinstance(block, dict) and block.get("type") in _PICTURES)
+        has_images = has_images or any(pictures)
+        text = _text(content, _words)
+        # What a tool gave comes under the user's name, and is not what the user asks.
+        if isinstance(role, str) and not (results and not text):
+            said.append((role, text))
     return Facts(
         text=_last(said),
         has_tools=bool(request.tools),
