@@ -77,9 +77,10 @@ def test_samples_come_with_what_a_player_must_know(moss: Daemon) -> None:
 
 
 def test_the_program_is_asked_as_it_wants_to_be(moss: Daemon) -> None:
-    speak(moss, voice="a calm, deep voice", speed=1.5)
+    speak(moss, voice="a calm, deep voice", speed=1.5, seed=7, ref_text=None, instructions="of no effect")
     found = record(moss)
     assert found["asked"][-1] == {
+        "seed": 7,
         "input": "Hello.",
         "voice": "a calm, deep voice",
         "speed": 1.5,

@@ -32,7 +32,7 @@ USUAL, USUAL_STREAMED = "mp3", "pcm"
 
 
 class SpeechRequest(msgspec.Struct):
-    """`null` counts as absent; arguments that are not listed are ignored, or go to an OpenMOSS engine untouched."""
+    """`null` counts as absent. Arguments that are not listed go to an OpenMOSS engine untouched; Kokoro knows none."""
 
     input: Annotated[str, Meta(description="The text to speak.", max_length=MAX_INPUT)]
     model: Annotated[str, Meta(description="The model to run; downloaded and loaded on first use.", min_length=1)]
@@ -123,9 +123,12 @@ def check_model(model: Model) -> None:
         raise UnsupportedOperation(f"Text to speech not supported by {model.recipe}", param="model")
 
 
-def read(request: SpeechRequest, model: Model) -> Speech:
+def read(request: SpeechRequest, model: Model, raw: bytes = b"{}") -> Speech:
     """What the engine of `model` is to be asked. Takes what no other check sees: texts without a word, formats that
     this engine does not write, recordings that are none.
+
+    Args:
+        raw: the body that `request` was decoded from.
 
     Raises:
         InvalidArgument: naming the argument.
@@ -139,7 +142,9 @@ def read(request: SpeechRequest, model: Model) -> Speech:
         body = {"input": request.input, "format": form, "stream": stream, **_given(request, "voice", "speed")}
         return Speech(form, stream, events, body)
     reference = _reference(request)
-    body = {"input": request.input, **_given(request, "voice", "speed")}
+    more = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
+    body = {key: value for key, value in more.items() if key not in request.__struct_fields__}
+    body |= {"input": request.input, **_given(request, "voice", "speed")}
     if not body.get("voice"):
         body |= {"voice": request.instructions} if isinstance(request.instructions, str) else {}
     body |= {"reference_wav_b64": reference} if reference else {}

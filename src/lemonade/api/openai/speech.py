@@ -19,7 +19,7 @@ async def speech(exchange: Exchange, body: SpeechRequest) -> None:
     services = exchange.services
     model = services.catalog.find(body.model)
     check_model(model)
-    asked = read(body, model)
+    asked = read(body, model, exchange.raw)
     work = OpenMossWork(asked, exchange) if model.recipe == "openmoss" else KokoroWork(asked, exchange)
     await on_engine(services.residency, model, work, streaming=asked.stream, metrics=services.metrics)
 
