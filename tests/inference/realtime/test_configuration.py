@@ -56,7 +56,11 @@ def test_a_threshold_of_openais_is_a_probability() -> None:
 def test_language_and_prompt() -> None:
     nested = changed({"audio": {"input": {"transcription": {"language": "de", "prompt": "Namen"}}}})
     assert (nested.language, nested.prompt) == ("de", "Namen")
-    assert changed({"input_audio_transcription": {"language": ""}}, nested).language == ""
+    for reset in ("", "auto"):
+        assert changed({"input_audio_transcription": {"language": reset}}, nested).language == ""
+    assert changed({"input_audio_transcription": {"language": "German"}}).language == "de"
+    with pytest.raises(InvalidArgument):
+        changed({"input_audio_transcription": {"language": "klingon"}})
 
 
 def test_formats() -> None:

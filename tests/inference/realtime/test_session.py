@@ -218,6 +218,19 @@ async def test_a_preview_gives_way_to_the_final_text() -> None:
         assert world.kinds[1:] == ["SpeechStarted", "Committed", "Completed"]
 
 
+async def test_a_preview_that_never_began_does_not_end_the_others() -> None:
+    async with opened() as world:
+        await world.append(voice(800))
+        # Nothing on the loop runs between the moment at which the preview is due and the final text of another.
+        await world.session.handle(say.Append(voice(200)))
+        with world.engine.lane(EAR).final():
+            pass
+        await settle()
+        assert world.of(say.Delta) == []
+        await world.append(voice(1500))
+        assert len(world.of(say.Delta)) >= 1
+
+
 async def test_a_preview_of_a_long_turn_covers_its_end_only() -> None:
     async with opened() as world:
         await world.append(voice(45_000) + silence(300) + voice(5000), 1000)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from lemonade.errors import InvalidArgument
+from lemonade.inference import languages
 from lemonade.inference.realtime.messages import Format, SessionFields, Transcription, TurnDetection
 from lemonade.inference.realtime.silero import is_available
 from lemonade.inference.realtime.voice import DEFAULTS, Kind, VoiceSettings
@@ -48,7 +49,7 @@ class Configuration(msgspec.Struct, frozen=True):
         """The configuration after an update. Of a value that both shapes give, the nested one counts.
 
         Raises:
-            InvalidArgument: a format that cannot be heard, or a detector that is not there.
+            InvalidArgument: a format, a language or a detector that there is not.
         """
         new = self
         if fields.model:
@@ -70,7 +71,7 @@ class Configuration(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self,
             model=fields.model or self.model,
-            language=self.language if fields.language is None else fields.language,
+            language=self.language if fields.language is None else _language(fields.language),
             prompt=self.prompt if fields.prompt is None else fields.prompt,
         )
 
@@ -151,6 +152,11 @@ class Configuration(msgspec.Struct, frozen=True):
                 }
             },
         }
+
+
+def _language(text: str) -> str:
+    found = languages.code(text)
+    return "" if found == languages.AUTO else found
 
 
 def _either(said: int | None, before: int) -> int:

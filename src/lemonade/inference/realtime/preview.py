@@ -98,7 +98,15 @@ class Preview:
         if self._over or self._pausing:
             return None
         self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._done)
         return self._task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        # A task that was cancelled before its first step has run nothing of its own.
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a preview", exc_info=error)
+            self._over = True
 
     async def _run(self) -> None:
         before, begun, heard = self._next, time.monotonic(), self._buffer.heard
@@ -126,8 +134,6 @@ class Preview:
         except LemonadeError as error:
             logger.debug("no preview: %s", error.message)
             self._over = True
-        finally:
-            self._task = None
 
     def _piece(self, end: int) -> Speech:
         return self._speech(self._buffer.copy(self._kept_to, end))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 from urllib.parse import urlencode
 
@@ -52,11 +53,12 @@ class Silero:
         """
         self._users.add(session)
         query = urlencode({"session": session, "rate": rate, "fresh": int(fresh)})
+        connection = await self._connected()
         try:
-            body = await self._ask(f"/hear?{query}", audio)
+            body = await self._ask(connection, f"/hear?{query}", audio)
         except EngineLost:
-            await self._stop()
-            body = await self._ask(f"/hear?{query}", audio)
+            await self._stop(connection)
+            body = await self._ask(await self._connected(), f"/hear?{query}", audio)
         try:
             return msgspec.json.decode(body, type=Verdict).voice
         except msgspec.MsgspecError as error:
@@ -70,14 +72,16 @@ class Silero:
         if not self._users:
             await self._stop()
             return
-        try:
-            await self._ask(f"/forget?{urlencode({'session': session})}", b"")
-        except EngineLost:
-            return
+        if self._connection is not None:
+            with contextlib.suppress(EngineLost):
+                await self._ask(self._connection, f"/forget?{urlencode({'session': session})}", b"")
 
-    async def _ask(self, path: str, body: bytes) -> bytes:
+    async def _connected(self) -> Connection:
         async with self._changing:
-            connection = self._connection or await self._start()
+            return self._connection or await self._start()
+
+    @staticmethod
+    async def _ask(connection: Connection, path: str, body: bytes) -> bytes:
         reply = await connection.request("POST", path, body, {"content-type": "application/octet-stream"})
         try:
             if reply.status != 200:
@@ -104,8 +108,11 @@ class Silero:
         self._process, self._connection = process, Connection(process)
         return self._connection
 
-    async def _stop(self) -> None:
+    async def _stop(self, lost: Connection | None = None) -> None:
+        """Ends the process; nothing happens if it is not that of `lost` any more."""
         async with self._changing:
+            if lost is not None and lost is not self._connection:
+                return
             process, self._process = self._process, None
             connection, self._connection = self._connection, None
             if connection is not None:
