@@ -102,7 +102,7 @@ class ImageWork:
         kind = f"{self._wanted.events}.{protocol.COMPLETED}"
         self.passed_on = True
         for picture in msgspec.json.decode(body)["data"]:
-            data = msgspec.json.encode({"type": kind, **picture, **facts})
+            data = msgspec.json.encode({"type": kind, **picture, **facts, "usage": protocol.NO_USAGE})
             await self._write(b"event: %b\ndata: %b\n\n" % (kind.encode(), data), heart)
         await heart.settle()
         await self._sink.end()

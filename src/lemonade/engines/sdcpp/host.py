@@ -69,7 +69,7 @@ class Painter:
         def compute(tell: Tell) -> None:
             pictures = self._paint(job, asked, params, tell)
             for picture in pictures:
-                tell(protocol.COMPLETED, stamped({**picture, **_facts(asked)}))
+                tell(protocol.COMPLETED, stamped({**picture, **_facts(asked), "usage": protocol.NO_USAGE}))
 
         return Reply(events(asked.events, compute), protocol.EVENTS)
 

@@ -12,6 +12,14 @@ UPSCALE = "/upscale"
 MEDIA_TYPE = "application/msgpack"
 EVENTS = "text/event-stream"
 
+#: Clients of OpenAI's API look for it in the last event; pictures are not made of tokens here.
+NO_USAGE = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "total_tokens": 0,
+    "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+}
+
 #: What the engine tells while it computes, as the name of an event behind the prefix that its client wants.
 PROGRESS, PARTIAL, COMPLETED = "progress", "partial_image", "completed"
 
