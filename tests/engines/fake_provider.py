@@ -15,6 +15,7 @@ busy            429 with Retry-After: 7                             down        
 denied          403 that repeats the key                            tells       repeats the key in its text
 newer           refuses `max_tokens`                                older       refuses `stream_options`
 cookies         sets one                                            crlf        events that end with CRLF
+overloaded      503 in JSON                                         azure       begins with an event that names no model
 
 Whatever the model, a wrong key, a field that it does not know, a cookie, another content type or a forgotten version
 of the API is an error, so that a daemon that sends such things fails its tests.
@@ -37,7 +38,7 @@ from urllib.parse import urlsplit
 MODELS = [
     *("good", "split", "calls", "long", "slow", "stalls", "cut", "unended", "no-done", "silent", "error-first"),
     *("error-later", "html", "text-stream", "whole", "half", "moved", "hangs-up", "busy", "down", "denied", "tells"),
-    *("newer", "older", "cookies", "crlf"),
+    *("newer", "older", "cookies", "crlf", "overloaded", "azure"),
 ]
 TEXT = ["Hello", " from", " afar", "."]
 #: What OpenAI's API knows of a chat, as far as clients in tests send it.
@@ -218,6 +219,9 @@ class Handler(BaseHTTPRequestHandler):
         elif model == "busy":
             self._fail(429, "Rate limit reached", headers={"Retry-After": "7"}, type="rate_limit_error")
             return True
+        elif model == "overloaded":
+            self._fail(503, "The model is overloaded")
+            return True
         elif model == "down":
             self._send(503, b"<html><h1>Service Unavailable</h1></html>", "text/html")
             return True
@@ -358,6 +362,8 @@ def chat_chunk(one: Handler, choices: list[dict[str, Any]], **more: Any) -> byte
 
 def chat_events(one: Handler) -> Iterator[bytes]:
     body = one._seen["body"]
+    if one._model == "azure":
+        yield data({"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []})
     if one._model == "calls":
         call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
         yield chat_chunk(

@@ -144,7 +144,7 @@ async def test_no_cookie_comes_back(providers: Providers) -> None:
 # Streams.
 
 
-@pytest.mark.parametrize("name", ["good", "split", "calls", "crlf"])
+@pytest.mark.parametrize("name", ["good", "split", "calls", "crlf", "azure"])
 async def test_a_stream_comes_back_byte_for_byte(providers: Providers, fake: FakeProvider, name: str) -> None:
     sink = await ask(providers, name, stream=True, stream_options={"include_usage": True})
 
@@ -400,6 +400,19 @@ async def test_a_provider_that_is_down_is_left_alone(tmp_path: Path) -> None:
     # The discovery was the first failure.
     assert seen == [(502, False), (502, False), (503, True), (503, True)]
     await providers.close()
+
+
+async def test_a_model_that_is_busy_does_not_make_its_provider_count_as_down(providers: Providers) -> None:
+    for _ in range(5):
+        with pytest.raises(EngineReplied, match="The model is overloaded") as busy:
+            await ask(providers, "overloaded")
+        assert (busy.value.status, busy.value.retry) == (503, True)
+    assert (await ask(providers, "good")).whole
+    for _ in range(3):
+        with pytest.raises(EngineReplied):
+            await ask(providers, "down")
+    with pytest.raises(ProviderUnreachable, match="was not asked"):
+        await ask(providers, "good")
 
 
 async def test_offline_means_no_call(providers: Providers, fake: FakeProvider) -> None:

@@ -48,7 +48,7 @@ _OPTIONAL = {"responses": "Responses API", "messages": "Messages API; ask throug
 _TOLD = re.compile(r"(x-)?request-id|(x-ratelimit|anthropic)-[\w-]+")
 
 _FIELD = re.compile(rb"\s*(?:data|event|id|retry)?:")
-_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
+_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)+"')
 _DONE = re.compile(rb"data:\s*\[DONE\]\s*\Z")
 _ERROR = re.compile(rb'data:\s*(\{\s*"error".*)', re.DOTALL)
 _FIGURES = re.compile(rb'"usage"\s*:\s*\{')

@@ -127,7 +127,8 @@ class CloudConnection:
                 raise self._lost(error) from None
             except (httpx2.TransportError, httpx2.InvalidURL) as error:
                 raise self._lost(error) from None
-            if response.status_code in DOWN:
+            # An API that says itself, in JSON, that a model of it is busy is not down.
+            if response.status_code in DOWN and "json" not in response.headers.get("content-type", ""):
                 self.circuit.failed()
             else:
                 self.circuit.answered()
