@@ -79,6 +79,22 @@ def test_stop_seed_and_penalties(smol: Daemon) -> None:
     assert penalised["choices"][0]["message"]["content"]
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"seed": 2**63 - 1, "top_k": 2**31 - 1, "temperature": 9.5, "top_p": 0.0},
+        {"seed": -(2**63), "top_k": -(2**31) + 1, "temperature": 0.0, "top_p": 1.0, "min_p": 1.0},
+        {"repeat_penalty": 0.01, "frequency_penalty": -2, "presence_penalty": -2, "min_p": 0},
+        {"logprobs": True, "top_logprobs": 20},
+    ],
+    ids=str,
+)
+def test_the_engine_takes_the_bounds(smol: Daemon, more: dict[str, Any]) -> None:
+    answer = ask(smol, "chat/completions", messages=QUESTION, max_tokens=2, **more)
+    assert answer["usage"]["completion_tokens"] > 0
+    assert ask(smol, "completions", prompt=FRANCE, max_tokens=2**31 - 1, stop=["."])["usage"]["completion_tokens"] < 20
+
+
 def test_several_answers_have_seeds_of_their_own(smol: Daemon) -> None:
     wild = {"messages": QUESTION, "max_tokens": 8, "temperature": 1.5}
     answer = ask(smol, "chat/completions", **wild, seed=11, n=3)
