@@ -44,7 +44,6 @@ async def test_one_interim_at_a_time_and_each_session_in_turn() -> None:
     sessions.go_on.set()
     await settle()
     assert sessions.begun == ["a", "b", "c", "a"]
-    assert lane.is_idle
 
 
 async def test_a_final_goes_before_every_interim() -> None:
@@ -78,4 +77,12 @@ async def test_a_wish_that_is_not_wanted_any_more_makes_room() -> None:
     assert sessions.begun == ["a"]
     sessions.go_on.set()
     await settle()
-    assert lane.is_idle
+
+
+def test_the_pace_follows_what_the_engine_does() -> None:
+    lane = Lane()
+    lane.note(1.0, 2.0)
+    assert lane.pace == 0.5
+    for _ in range(20):
+        lane.note(0.2, 2.0)
+    assert 0.1 <= lane.pace < 0.11

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Seconds after which the process ends with a job whose client has left. The library cannot be stopped, and is quick
 #: to load.
 GRACE = 2.0
+#: The same for a piece of live speech, which is short: those who speak on would have to wait for a new process.
+LIVE_GRACE = 20.0
 
 
 class Moonshine:
@@ -59,7 +61,7 @@ class Moonshine:
         if task.language not in ("auto", self._language) and not task.continues:
             print(f"the model knows {self._language!r} only, not {task.language!r}", file=sys.stderr, flush=True)
         try:
-            with job.unstoppable(GRACE):
+            with job.unstoppable(LIVE_GRACE if task.live else GRACE):
                 heard = self._transcriber.transcribe_without_streaming(samples.tolist(), RATE)
         except MoonshineError as error:
             raise EngineError(f"Moonshine gave up: {error}") from None

@@ -14,16 +14,22 @@ Begin = Callable[[], "asyncio.Task[None] | None"]
 
 
 class Lane:
-    """The way to one model. At most one interim transcription is under way, and none while a final one is due."""
+    """The way to one model. At most one interim transcription is under way, and none while a final one is due.
+
+    Attributes:
+        pace: seconds that the engine takes for a second of audio, as it did lately; 0 before it has heard any.
+    """
 
     def __init__(self) -> None:
+        self.pace = 0.0
         self._finals = 0
         self._interim: asyncio.Task[None] | None = None
         self._waiting: dict[object, Begin] = {}
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._finals and self._interim is None and not self._waiting
+    def note(self, seconds: float, audio: float) -> None:
+        """The engine took so many seconds for so many seconds of audio."""
+        pace = seconds / audio
+        self.pace = (self.pace + pace) / 2 if self.pace else pace
 
     @contextlib.contextmanager
     def final(self) -> Iterator[None]:

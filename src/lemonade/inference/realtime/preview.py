@@ -10,7 +10,6 @@ import array
 import asyncio
 import logging
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from operator import mul
 from typing import TYPE_CHECKING
@@ -30,11 +29,11 @@ FIRST_MS = 900
 EVERY_MS = 1000
 #: Milliseconds without voice after which the turn may be about to end, and its final text due.
 PAUSE_MS = 200
-#: Milliseconds of audio of one preview at first, and at least; half as much, each time that one was slow.
-LONGEST_MS = 20_000
-SHORTEST_MS = 5_000
-#: Seconds from which on a preview was slow. It lags behind what is said, and holds up the final text.
+#: Seconds that a preview may take. A longer one lags behind what is said, and holds up the final text.
 SLOW = 1.5
+#: Milliseconds of audio of one preview, and those that an engine has to manage in that time for long turns to have any.
+LONGEST_MS = 20_000
+SHORTEST_MS = 3_000
 #: Where in its audio a piece may end that is not asked for again: at the quietest part between these shares of it.
 CUT_FROM = 0.5
 CUT_TO = 0.8
@@ -69,7 +68,6 @@ class Preview:
         self._kept_to = buffer.turn_start
         self._next = buffer.turn_start + self._samples(FIRST_MS)
         self._shown = ""
-        self._longest = LONGEST_MS
         self._task: asyncio.Task[None] | None = None
         self._over = False
 
@@ -78,10 +76,16 @@ class Preview:
         if self._over or self._task is not None or self._buffer.heard < self._next or self._pausing:
             return
         try:
-            self._transcriber.lane(self._find()).wish(self, self._begin)
+            lane = self._transcriber.lane(self._find())
         except LemonadeError:
             # The final text will tell of it.
             self._over = True
+            return
+        longest = self._longest(lane.pace)
+        if longest < SHORTEST_MS and self._buffer.heard - self._kept_to > self._samples(longest):
+            self._over = True
+        else:
+            lane.wish(self, self._begin)
 
     def end(self) -> asyncio.Task[None] | None:
         """No more previews. Answers the one that is being given up, if there is one."""
@@ -109,21 +113,21 @@ class Preview:
             self._over = True
 
     async def _run(self) -> None:
-        before, begun, heard = self._next, time.monotonic(), self._buffer.heard
+        before, heard = self._next, self._buffer.heard
         try:
             self._next = heard + self._samples(EVERY_MS)
             model = self._find()
-            if heard - self._kept_to > self._samples(self._longest):
-                cut = self._quiet_place()
+            lane = self._transcriber.lane(model)
+            longest = self._longest(lane.pace)
+            if heard - self._kept_to > self._samples(longest):
+                cut = self._quiet_place(self._samples(longest))
                 text = await self._transcriber.interim(model, self._piece(cut))
                 self._kept, self._kept_to = _joined(self._kept, text), cut
             text = await self._transcriber.interim(model, self._piece(self._buffer.heard))
             text = _joined(self._kept, text)
-            took = time.monotonic() - begun
-            # Half of the engine's time, and of the other sessions', is left to others.
-            self._next = max(self._next, heard + self._samples(round(took * 2000)))
-            if took > SLOW:
-                self._longest = max(self._longest // 2, SHORTEST_MS)
+            # Half of the engine's time is left to what is not shown only.
+            work = lane.pace * (self._buffer.heard - self._kept_to)
+            self._next = max(self._next, heard + round(2 * work))
             if text and text != self._shown:
                 self._shown = text
                 await self._show(text)
@@ -138,9 +142,13 @@ class Preview:
     def _piece(self, end: int) -> Speech:
         return self._speech(self._buffer.copy(self._kept_to, end))
 
-    def _quiet_place(self) -> int:
-        """Where a piece from `_kept_to` on may end, as between two words as can be."""
-        longest = self._samples(self._longest)
+    @staticmethod
+    def _longest(pace: float) -> int:
+        """Milliseconds of audio that one preview may have."""
+        return min(LONGEST_MS, round(SLOW * 1000 / pace)) if pace else LONGEST_MS
+
+    def _quiet_place(self, longest: int) -> int:
+        """Where a piece of at most so many samples may end, as between two words as can be."""
         start = self._kept_to + round(longest * CUT_FROM)
         audio = array.array("h", self._buffer.copy(start, self._kept_to + round(longest * CUT_TO)))
         if sys.byteorder == "big":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -67,8 +68,6 @@ class Transcriber:
 
     def lane(self, model: Model) -> Lane:
         """The order of those who ask for this model."""
-        for name in [name for name, lane in self._lanes.items() if lane.is_idle]:
-            del self._lanes[name]
         return self._lanes.setdefault(model.canonical, Lane())
 
     async def final(self, model: Model, speech: Speech) -> str:
@@ -92,6 +91,7 @@ class Transcriber:
     async def _ask(self, model: Model, speech: Speech, metrics: Metrics | None) -> str:
         work = Transcription(speech)
         await on_engine(self._residency, model, work, metrics=metrics)
+        self.lane(model).note(work.seconds, len(speech.padded) / WIDTH / speech.rate)
         return work.text
 
 
@@ -118,14 +118,18 @@ class Transcription:
         self._audio = speech.padded
         self.passed_on = False
         self.text = ""
+        #: How long the engine took.
+        self.seconds = 0.0
 
     async def run(self, lease: Lease) -> None:
         headers = {"content-type": "application/octet-stream"}
+        begun = time.monotonic()
         reply = await lease.connection.request("POST", self._path, self._audio, headers)
         try:
             if reply.status != 200:
                 raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
             body = await reply.read()
+            self.seconds = time.monotonic() - begun
         finally:
             reply.close()
         try:
