@@ -343,8 +343,9 @@ def test_a_message(site: Daemon, anthropic: FakeProvider) -> None:
     assert seen["body"] == {"model": "good", "max_tokens": 9, "messages": ASK, **body}
     assert (seen["headers"]["anthropic-beta"], seen["headers"]["anthropic-version"]) == ("x-1", "2024-01-01")
     assert seen["headers"]["x-api-key"] == FROM_ENVIRONMENT
-    message(site, "claude.good")
+    message(site, "claude.good", headers={"anthropic-beta": "schön"})
     assert anthropic.last["headers"]["anthropic-version"] == "2023-06-01"
+    assert "anthropic-beta" not in anthropic.last["headers"]
 
 
 def test_tokens_are_counted(site: Daemon, anthropic: FakeProvider) -> None:

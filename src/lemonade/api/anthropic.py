@@ -155,8 +155,8 @@ def _headers(exchange: Exchange) -> dict[str, str]:
     """Those of the client's headers that are meant for the provider."""
     headers = {"anthropic-version": VERSION}
     for name, value in exchange.scope["headers"]:
-        if name.startswith(b"anthropic-"):
-            headers[name.decode("latin-1")] = value.decode("latin-1")
+        if name.startswith(b"anthropic-") and value.isascii():
+            headers[name.decode("latin-1")] = value.decode()
     return headers
 
 
