@@ -20,6 +20,8 @@ Switches are a JSON object in the environment's FAKE_ENGINE, overlaid for one re
                      empty_choices, empty_message   what some engines answer when they have nothing to say
                      tool_call: {"name", "arguments"}
                      tool_calls: [{"name", "arguments"}, …]     several in one answer
+                     turns: [switches, …]           more of them for an answer by its number since the last message of
+                                                    the user; all later ones have those of the last
     misbehaviour     crash_before: true             dies by SIGKILL before the head of the answer
                      crash_after: N                 … after N events
                      exit_after: N                  exits with code 3 after N events
@@ -238,6 +240,14 @@ class Answer:
         return [b"event: " + item["type"].encode() + b"\n" + event(item) for item in made]
 
 
+def turn(messages: list[dict[str, Any]]) -> int:
+    """How often the assistant has spoken since the user did."""
+    number = 0
+    for message in messages:
+        number = number + 1 if message["role"] == "assistant" else 0 if message["role"] == "user" else number
+    return number
+
+
 def event(data: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
@@ -362,6 +372,8 @@ class FakeEngine:
 
     async def _answer(self, kind: str, request: web.Request, raw: bytes, body: dict[str, Any]) -> web.StreamResponse:
         switches = self.state.switches | body.get("fake", {}) if "fake" in body else self.state.switches
+        if turns := switches.get("turns"):
+            switches = switches | turns[min(turn(body["messages"]), len(turns) - 1)]
         if switches.get("crash_before"):
             os.kill(os.getpid(), signal.SIGKILL)
         if switches.get("hang_up"):

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from lemonade.api.conversation import converse
-from lemonade.errors import EngineReplied, LemonadeError, ModelLoadError
+from lemonade.api.parts import parts_of
+from lemonade.errors import EngineReplied, LemonadeError, UnsupportedOperation
 from lemonade.inference import images, speech
 from lemonade.inference.chat import ChatRequest, check, check_reply
 from lemonade.inference.cloud import forward_cloud
 from lemonade.inference.cloud_request import CloudRequest
 from lemonade.inference.images import Wanted, read_file, read_size
 from lemonade.inference.images_work import ImageWork
+from lemonade.inference.media import examine, fetches_pictures, sees
 from lemonade.inference.omni.answer import Stream, whole
-from lemonade.inference.omni.loop import Loop
+from lemonade.inference.omni.loop import Loop, Show
 from lemonade.inference.omni.tools import DEFAULT_VOICE, offered
 from lemonade.inference.relay import Heartbeat, on_engine
 from lemonade.inference.speech import SpeechRequest
@@ -34,7 +38,36 @@ Tree = dict[str, Any]
 
 RECIPE = "collection.omni"
 
+logger = logging.getLogger("lemonade.inference")
+
 _decoder = msgspec.json.Decoder(ChatRequest)
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+
+
+class _Plan(msgspec.Struct):
+    """As much of a planner's answer as the loop leans on."""
+
+    choices: list[_Choice]
+
+
+_plan_decoder = msgspec.json.Decoder(_Plan)
 
 
 async def answer_together(exchange: Exchange, collection: Model, body: ChatRequest) -> None:
@@ -43,30 +76,18 @@ async def answer_together(exchange: Exchange, collection: Model, body: ChatReque
     Raises:
         LemonadeError: before the first byte; later ones are told in the answer.
     """
-    services = exchange.services
-    components = _components(services, collection)
-    tools = offered(components)
-    check(body, beside=[tool.definition() for tool, _ in tools.values()])
     request = {key: value for key, value in msgspec.json.decode(exchange.raw).items() if value is not None}
-    planner = next((model for model in components if "chat" in model.labels), components[0])
-    stream = Stream(exchange, body.model)
-
-    def begin(show: Any) -> Loop:
-        return Loop(planner, tools, collection.system_prompt, Components(services, planner), show)
-
     if body.stream is not True:
-        await _load(services, components)
-        loop = begin(_nobody)
+        loop = await _begin(exchange, collection, body, _nobody)
         await loop.run(request)
         await exchange.json(whole(loop, body.model))
         return
     usage = isinstance(body.stream_options, dict) and body.stream_options.get("include_usage") is True
     with Heartbeat(exchange) as heart:
-        stream.heart = heart
+        stream = Stream(exchange, body.model, heart)
         try:
-            await _load(services, components)
+            loop = await _begin(exchange, collection, body, stream.show)
             await stream.begin()
-            loop = begin(stream.show)
             await loop.run(request)
             await stream.finish(loop, usage=usage)
         except LemonadeError as error:
@@ -79,22 +100,61 @@ async def _nobody(media: str) -> None:
     """Who gets the answer whole is shown nothing before."""
 
 
+async def _begin(exchange: Exchange, collection: Model, body: ChatRequest, show: Show) -> Loop:
+    """The loop for a request that was looked at, with everything loaded that it may need."""
+    services = exchange.services
+    collection = await _fetched(services, collection)
+    components = _components(services, collection)
+    planner = _planner(collection, components)
+    tools = offered(components)
+    check(body, beside=[tool.definition() for tool, _ in tools.values()])
+    # The address of a picture that the planner is not given is fetched by nobody here.
+    allow_remote = planner.recipe == "cloud" or not sees(planner) or fetches_pictures(services.settings)
+    await examine(body.messages, collection, size=len(exchange.raw), allow_remote=allow_remote)
+    await _load(services, components, planner, body.load_options)
+    return Loop(planner, tools, collection.system_prompt, Components(services, planner), show)
+
+
+async def _fetched(services: Services, collection: Model) -> Model:
+    """The collection; one that a repository describes is downloaded with its models if it is not here."""
+    if collection.components or not collection.checkpoints:
+        return collection
+    await services.downloads.start(collection, parts=parts_of(services, collection)).wait()
+    services.catalog.changed()
+    return services.catalog.find(collection.canonical)
+
+
 def _components(services: Services, collection: Model) -> list[Model]:
-    found = [services.catalog.entry_or_none(name) for name in collection.components]
-    models = [entry.model for entry in found if entry is not None and not entry.model.is_collection]
-    if not models:
-        raise ModelLoadError(
-            f"The collection '{collection.name}' has no models that are known; perhaps it has to be pulled first.",
-            requested=collection.name,
-        )
+    """The models of the collection that are known and can run here."""
+    models = []
+    for name in collection.components:
+        entry = services.catalog.entry_or_none(name)
+        if entry is None:
+            logger.info("'%s' has to do without '%s', which is not known here.", collection.name, name)
+        elif not entry.model.is_collection:
+            models.append(entry.model)
     return models
 
 
-async def _load(services: Services, components: list[Model]) -> None:
-    """Loads what is not loaded, so that what is missing is known before anything is said."""
-    for model in components:
+def _planner(collection: Model, components: Sequence[Model]) -> Model:
+    planner = next((model for model in components if "chat" in model.labels), None) or next(iter(components), None)
+    if planner is None or planner.mode != "chat":
+        known = ", ".join(f"'{model.name}'" for model in components) or "none"
+        raise UnsupportedOperation(
+            f"The collection '{collection.name}' has no model that can chat; of its models there are here: {known}.",
+            param="model",
+        )
+    return planner
+
+
+async def _load(services: Services, components: Sequence[Model], planner: Model, options: Mapping[str, Any]) -> None:
+    """Loads what is not loaded, so that what is missing is known before anything is said.
+
+    The planner, which is needed first, comes last: no other one of its kind can take its place then.
+    """
+    for model in sorted(components, key=lambda model: model is planner):
         if model.recipe != "cloud" and "on-demand" not in model.labels:
-            async with services.residency.lease(model):
+            async with services.residency.lease(model, options=options if model is planner else {}):
                 pass
 
 
@@ -135,6 +195,10 @@ class Components:
             await forward_cloud(services.providers, planner, request, answer, services.metrics)
         else:
             await converse(services, planner, planner.name, _decoder.decode(raw), raw, answer)
+        try:
+            _plan_decoder.decode(answer.body)
+        except msgspec.MsgspecError as error:
+            raise EngineReplied(f"The answer of '{planner.name}' is not understood: {error}.", status=502) from None
         reply: Tree = msgspec.json.decode(answer.body)
         return reply
 

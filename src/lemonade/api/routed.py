@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from lemonade.catalog.policy.document import RECIPE
+from lemonade.errors import UnsupportedOperation
 from lemonade.inference.routing.exposure import HEADER, Exposed
 
 if TYPE_CHECKING:
@@ -77,7 +78,15 @@ async def destination(
     Args:
         name: the model as the client wrote it.
         facts: what a router looks at in the request.
+
+    Raises:
+        UnsupportedOperation: the model is a collection whose models work together, which only chats do.
     """
+    if model.recipe == "collection.omni":
+        raise UnsupportedOperation(
+            f"The models of '{name}' work together at /v1/chat/completions alone. Name one of them here instead.",
+            param="model",
+        )
     if model.recipe != RECIPE:
         return Destination(model, name, exchange)
     decision, chosen = await exchange.services.router.route(model, facts(request))

@@ -126,6 +126,21 @@ class Found:
     remote: list[Remote] = field(default_factory=list)
 
 
+def sees(model: Model) -> bool:
+    """Whether a model takes pictures."""
+    if model.recipe != "llamacpp":
+        return "vision" in model.labels
+    # A header may call a model `vision` whose projector was never registered with it: the file is what counts.
+    return "mmproj" in model.checkpoints and ("vision" in model.labels or "chat-transcription" not in model.labels)
+
+
+def hears(model: Model) -> bool:
+    """Whether a model takes sounds."""
+    if "chat-transcription" not in model.labels:
+        return False
+    return model.recipe != "llamacpp" or "mmproj" in model.checkpoints
+
+
 def fetches_pictures(settings: Settings) -> bool:
     """Whether the address of a picture may stand for it."""
     return bool(settings["allow_remote_images"]) and not settings["offline"]
@@ -245,16 +260,11 @@ def _parts(messages: Sequence[Message]) -> Iterator[tuple[int, int, Part]]:
 
 def _check_sight(place: str, model: Model) -> None:
     """A collection answers with one of its components, which is asked then."""
-    if model.is_collection:
+    if model.is_collection or sees(model):
         return
-    if model.recipe != "llamacpp":
-        sees, hint = "vision" in model.labels, "It lacks the label `vision`."
-    else:
-        # A header may call a model `vision` whose projector was never registered with it: the file is what counts.
-        sees = "mmproj" in model.checkpoints and ("vision" in model.labels or "chat-transcription" not in model.labels)
-        hint = "It was registered without an `mmproj` file for pictures."
-    if not sees:
-        raise _refusal(place, f"is a picture, and the model '{model.name}' cannot see. {hint}")
+    is_file = model.recipe == "llamacpp"
+    hint = "It was registered without an `mmproj` file for pictures." if is_file else "It lacks the label `vision`."
+    raise _refusal(place, f"is a picture, and the model '{model.name}' cannot see. {hint}")
 
 
 def _check_hearing(place: str, model: Model) -> None:

@@ -349,7 +349,7 @@ async def test_media_of_earlier_turns_become_notes() -> None:
     assert contents[1] == "Here.\n\n[generated image]\n\n[generated audio]"
     assert contents[2] == [{"type": "text", "text": "[Generated image]"}]
 
-    eyes = Model(name="planner", recipe="llamacpp", labels=("chat", "vision"))
+    eyes = Model(name="planner", recipe="llamacpp", labels=("chat", "vision"), checkpoints={"mmproj": "eyes.gguf"})
     hands = FakeHands({"content": "Hi."})
     await answer(hands, {"messages": messages}, components=(eyes,))
     assert hands.bodies[0]["messages"][1]["content"][1] == photo

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from lemonade.api.endpoint import NAME_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange, event
 from lemonade.api.lemonade.registration import Definition
+from lemonade.api.parts import parts_of
 from lemonade.api.storage import STORAGE_ERROR, storing
 from lemonade.catalog.bundles import unbundle
 from lemonade.catalog.registration import RESERVED, bare_name
@@ -24,7 +25,7 @@ from lemonade.errors import (
     Offline,
     UnknownModel,
 )
-from lemonade.hub.job import Job, Parts
+from lemonade.hub.job import Job
 from lemonade.model import Model
 
 #: Keys whose presence makes a pull a registration.
@@ -80,7 +81,7 @@ async def pull(exchange: Exchange, body: PullRequest) -> None:
         return
     if services.settings["offline"] and (upgrade or not downloaded):
         raise Offline("The daemon is in offline mode; nothing is downloaded.")
-    job = services.downloads.start(model, upgrade=upgrade, parts=_parts(exchange, model))
+    job = services.downloads.start(model, upgrade=upgrade, parts=parts_of(exchange.services, model))
     kept = f"'{model.canonical}' stays defined: pull it by its name to try again, or delete it." if is_new else ""
     if body.stream is not True:
         try:
@@ -140,22 +141,6 @@ def _known(exchange: Exchange, name: str) -> Model:
     if name.startswith("extra."):
         raise InvalidArgument(f"'{name}' lies in the folder of extra models; it is not pulled.", param="model")
     return found
-
-
-def _parts(exchange: Exchange, collection: Model) -> Parts | None:
-    """The models of a collection. What its manifest describes and is not here is defined, once the manifest is."""
-    if not collection.is_collection:
-        return None
-    services = exchange.services
-
-    async def parts() -> list[Model]:
-        catalog = services.catalog
-        catalog.changed()
-        if described := catalog.manifest(collection):
-            catalog.register_all(unbundle({**described, "source": collection.registry}, catalog.lookup)[:-1], keep=True)
-        return [catalog.find(name) for name in catalog.find(collection.canonical).components]
-
-    return parts
 
 
 async def _import(exchange: Exchange, name: str) -> None:

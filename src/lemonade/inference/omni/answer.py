@@ -46,18 +46,20 @@ def finish_reason(loop: Loop) -> str:
 class Stream:
     """Events of `chat.completion.chunk`, written as the loop goes on.
 
-    Attributes:
+    Args:
         heart: writes comments into the same sink while nothing else is written.
     """
 
-    def __init__(self, sink: Sink, asked: str) -> None:
-        self.heart: Heartbeat | None = None
+    def __init__(self, sink: Sink, asked: str, heart: Heartbeat | None = None) -> None:
+        self._heart = heart
+        self._begun = False
         self._sink = sink
         self._asked = asked
         self._created = int(time.time())
         self._id = f"chatcmpl-omni-{self._created}-{next(_numbers)}"
 
     async def begin(self) -> None:
+        self._begun = True
         await self._delta({"role": "assistant", "content": ""})
 
     async def show(self, media: str) -> None:
@@ -79,6 +81,8 @@ class Stream:
 
     async def fail(self, error: LemonadeError) -> None:
         """A failure after the first event: it is told as the answer's text."""
+        if not self._begun:
+            await self.begin()
         await self._say(f"Error: {error.message}")
         await self._end("stop", None)
 
@@ -90,9 +94,9 @@ class Stream:
         await self._event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     async def _event(self, fields: Tree) -> None:
-        if self.heart is not None:
-            await self.heart.settle()
-            self.heart.reset()
+        if self._heart is not None:
+            await self._heart.settle()
+            self._heart.reset()
         if not self._sink.started:
             await self._sink.start()
         chunk = {"id": self._id, "object": "chat.completion.chunk", "created": self._created, "model": self._asked}

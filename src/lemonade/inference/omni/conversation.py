@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from lemonade.inference.omni.tools import Tool
 
 Tree = dict[str, Any]
 
+_PROMPT_WITHOUT_TOOLS = "You are a helpful assistant."
 _PROMPT = """You are a helpful assistant. Beside writing you can use these tools:
 
 {tool_list}
@@ -20,8 +21,9 @@ _PROMPT = """You are a helpful assistant. Beside writing you can use these tools
 What a tool makes is shown to the user by itself, below your answer. So never write a link to it, or its data. After a \
 tool is done, say in a sentence or two what you did. If no tool is needed, just answer."""
 
-_PICTURE = re.compile(r"!\[[^\]]*\]\(\s*data:image/[\w.+-]+;base64,([A-Za-z0-9+/=\s]+)\)")
-_SOUND = re.compile(r"<audio[^>]*>\s*data:audio/[^<]*</audio>")
+#: No character of a text can stand in two beginnings of a medium, so that none takes long to look through.
+_PICTURE = re.compile(r"!\[[^\[\]]*\]\(\s*data:image/[\w.+-]+;base64,")
+_SOUND = re.compile(r"<audio[^<>]*>\s*data:audio/")
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w.+-]+=[\w.+-]+)*;base64,([A-Za-z0-9+/=\s]+)\Z")
 
 
@@ -34,7 +36,8 @@ def system_prompt(template: str, tools: Iterable[Tool]) -> str:
     tools = tuple(tools)
     listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
     guidance = "\n".join(tool.guidance for tool in tools)
-    return (template or _PROMPT).replace("{tool_list}", listed).replace("{tool_guidance}", guidance)
+    template = template or (_PROMPT if tools else _PROMPT_WITHOUT_TOOLS)
+    return template.replace("{tool_list}", listed).replace("{tool_guidance}", guidance)
 
 
 def for_planner(messages: list[Tree], prompt: str, *, sees: bool, hears: bool) -> list[Tree]:
@@ -80,7 +83,31 @@ class _Reader:
 
 
 def _without_media(text: str) -> str:
-    return _SOUND.sub("[generated audio]", _PICTURE.sub("[generated image]", text))
+    return _noted(_noted(text, _PICTURE, ")", "[generated image]"), _SOUND, "</audio>", "[generated audio]")
+
+
+def _noted(text: str, head: re.Pattern[str], tail: str, note: str) -> str:
+    kept, at = [], 0
+    for medium in _media(text, head, tail):
+        kept += [text[at : medium.start], note]
+        at = medium.end + len(tail)
+    return "".join((*kept, text[at:]))
+
+
+class _Medium(NamedTuple):
+    """Where a medium is in a text: its head, its data, and its tail."""
+
+    start: int
+    data: int
+    end: int
+
+
+def _media(text: str, head: re.Pattern[str], tail: str) -> Iterator[_Medium]:
+    """The data itself, which may be many megabytes, is not looked at."""
+    at = 0
+    while (match := head.search(text, at)) and (end := text.find(tail, match.end())) >= 0:
+        yield _Medium(match.start(), match.end(), end)
+        at = end + len(tail)
 
 
 def _note(text: str) -> Tree:
@@ -102,12 +129,11 @@ def newest_picture(messages: list[Tree]) -> bytes | None:
 
 def _pictures(part: Any) -> list[str]:
     """The base64 of the pictures in a text or a part of a content."""
-    if isinstance(part, str):
-        return _PICTURE.findall(part)
+    text = part.get("text") if isinstance(part, dict) else part
+    if isinstance(text, str):
+        return [text[medium.data : medium.end] for medium in _media(text, _PICTURE, ")")]
     if not isinstance(part, dict):
         return []
-    if isinstance(part.get("text"), str):
-        return _PICTURE.findall(part["text"])
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
     match = _DATA_URL.match(url) if isinstance(url, str) else None

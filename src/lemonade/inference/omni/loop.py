@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from lemonade.errors import InvalidArgument, LemonadeError
+from lemonade.inference.media import hears, sees
 from lemonade.inference.omni.conversation import for_planner, newest_picture, system_prompt
 from lemonade.inference.omni.tools import DEFAULT_SIZE, EDIT, PictureArguments, SpeechArguments, Tool
 from lemonade.model import Model
@@ -70,7 +71,7 @@ class Loop:
         self._template = template
         self._hands = hands
         self._show = show
-        self._drawn: set[str] = set()
+        self._drawn: list[PictureArguments] = []
         self._picture: bytes | None = None
         self._picture_at: int | None = None
         self._used = 0
@@ -102,18 +103,16 @@ class Loop:
             # It has been obeyed; the planner would have to call for ever.
             if body.get("tool_choice") not in (None, "none"):
                 body["tool_choice"] = "auto"
-        if not self.text.strip() and not self.media:
+        was_cut = self.reply["choices"][0].get("finish_reason") == "length"
+        if not self.text.strip() and not self.media and not was_cut:
             self.text = GAVE_UP
 
     def _planners(self, body: Tree) -> Tree:
         """The client's body as the planner gets it."""
         body = {key: value for key, value in body.items() if key not in ("stream", "stream_options", "n")}
-        labels = self._planner.labels
         prompt = system_prompt(self._template, [tool for tool, _ in self._tools.values()])
         body["model"] = self._planner.name
-        body["messages"] = for_planner(
-            body["messages"], prompt, sees="vision" in labels, hears="chat-transcription" in labels
-        )
+        body["messages"] = for_planner(body["messages"], prompt, sees=sees(self._planner), hears=hears(self._planner))
         own = [tool.definition() for tool, _ in self._tools.values()]
         clients = [tool for tool in body.pop("tools", ()) if tool["function"]["name"] not in self._tools]
         if own or clients:
@@ -147,10 +146,10 @@ class Loop:
             await self._add(f"<audio>data:audio/{kind};base64,{base64.b64encode(sound).decode()}</audio>")
         elif tool is EDIT:
             await self._edit(model, asked)
-        elif repr(asked) not in self._drawn:
+        elif asked not in self._drawn:
             self._used += 1
             self._picture = await self._hands.draw(model, asked.request(default_size=DEFAULT_SIZE))
-            self._drawn.add(repr(asked))
+            self._drawn.append(asked)
             self._picture_at = len(self.media)
             await self._add(_markdown(self._picture))
         return tool.done

@@ -1,0 +1,30 @@
+"""The models that a collection brings along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lemonade.catalog.bundles import unbundle
+
+if TYPE_CHECKING:
+    from lemonade.api.services import Services
+    from lemonade.hub.job import Parts
+    from lemonade.model import Model
+
+
+def parts_of(services: Services, collection: Model) -> Parts | None:
+    """What a download of `collection` has to bring; None for a model that is none.
+
+    What its manifest describes and is not here is defined, once the manifest is.
+    """
+    if not collection.is_collection:
+        return None
+
+    async def parts() -> list[Model]:
+        catalog = services.catalog
+        catalog.changed()
+        if described := catalog.manifest(collection):
+            catalog.register_all(unbundle({**described, "source": collection.registry}, catalog.lookup)[:-1], keep=True)
+        return [catalog.find(name) for name in catalog.find(collection.canonical).components]
+
+    return parts
