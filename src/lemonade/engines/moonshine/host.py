@@ -65,11 +65,13 @@ class Moonshine:
                 heard = self._transcriber.transcribe_without_streaming(samples.tolist(), RATE)
         except MoonshineError as error:
             raise EngineError(f"Moonshine gave up: {error}") from None
-        for line in heard.lines:
+        ends = [*(line.start_time for line in heard.lines[1:]), float("inf")]
+        for line, end in zip(heard.lines, ends, strict=True):
             emit(
                 Segment(
                     start=line.start_time,
-                    end=line.start_time + line.duration,
+                    # A line is given a little of the sound around it, which is the next one's already.
+                    end=min(line.start_time + line.duration, end),
                     text=f" {line.text.strip()}",
                     words=[Word(word.word.strip(), word.start, word.end) for word in line.words or ()],
                 )
