@@ -7,7 +7,7 @@ from typing import Any
 
 from lemonade.catalog.recipes import RECIPES
 from lemonade.errors import InvalidArgument
-from lemonade.model import MODE_SYNONYMS, deployment_mode
+from lemonade.model import MODE_SYNONYMS, Model, deployment_mode
 
 #: A capability of classifiers.
 ZERO_SHOT = "zero-shot"
@@ -80,6 +80,11 @@ def complete(recipe: str, labels: Iterable[str]) -> tuple[str, ...]:
         # No server of theirs stays in memory, so that there is nothing to load.
         result.append(ON_DEMAND)
     return tuple(result)
+
+
+def is_zero_shot(model: Model) -> bool:
+    """Whether a classification model takes its labels from each request."""
+    return "zero-shot" in model.labels or "systemone" in model.labels
 
 
 def requested(definition: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from lemonade.catalog.policy.classifiers import is_zero_shot
+from lemonade.catalog.labels import is_zero_shot
 from lemonade.errors import EngineReplied, InvalidArgument, MissingArgument, UnsupportedOperation
 from lemonade.inference.relay import EngineRequest
 from lemonade.inference.sampling import ContextSize

@@ -29,6 +29,13 @@ class Helpers:
         self.kept = frozenset(names)
 
 
+class NoProviders:
+    """There is nothing at providers."""
+
+    async def settle(self, name: str) -> None:
+        """There is nothing to wait for."""
+
+
 class Site:
     """A catalog, and a router over it."""
 
@@ -37,7 +44,7 @@ class Site:
         self.catalog = self.world.catalog
         self.residency = Helpers()
         self.metrics = Metrics()
-        self.router = Router(self.catalog, self.residency, None, self.metrics)  # type: ignore[arg-type]
+        self.router = Router(self.catalog, self.residency, NoProviders(), self.metrics)  # type: ignore[arg-type]
 
     def register(self, name: str, *rules: dict[str, Any], **routing: Any) -> str:
         document = {

@@ -29,6 +29,9 @@ class Said(Models):
         self._answer = answer
         self.asked: list[tuple[str, Any]] = []
 
+    async def settle(self, name: str) -> None:
+        """There are no providers."""
+
     async def ask(self, model: Model, request: EngineRequest, candidates: Collection[str]) -> bytes:
         assert request.body is not None
         self.asked.append((request.path, json.loads(request.body)))

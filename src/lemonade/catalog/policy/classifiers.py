@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from lemonade.catalog.labels import is_zero_shot
 from lemonade.catalog.policy.fields import distinct, mapping, refuse, shown, text, texts, within
 from lemonade.model import Model
 
@@ -88,11 +89,6 @@ def check_model(place: str, classifier: Classifier, model: Model) -> None:
     reason = _REASONS[classifier.type](classifier, model)
     if reason:
         raise refuse(within(place, "model"), f"is '{model.name}', {reason}")
-
-
-def is_zero_shot(model: Model) -> bool:
-    """Whether a classification model takes its labels from each request."""
-    return "zero-shot" in model.labels or "systemone" in model.labels
 
 
 def _classifier(classifier: Classifier, model: Model) -> str:

@@ -46,6 +46,7 @@ class Router:
     def __init__(self, catalog: Catalog, residency: Residency, providers: Providers, metrics: Metrics) -> None:
         self._catalog = catalog
         self._residency = residency
+        self._providers = providers
         self._metrics = metrics
         self._models = Models(residency, providers)
         self._policies: dict[str, tuple[Model, Policy | InvalidArgument]] = {}
@@ -64,6 +65,7 @@ class Router:
             decision = self._open(router, policy)
         else:
             decision = await self._decide(policy, router.components, facts)
+        await self._providers.settle(decision.route_to)
         model = self._find(decision.route_to, router.components)
         decision.outputs |= _costs(model)
         self._count(router, facts, model)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lemonade.catalog.policy.classifiers import Classifier, is_zero_shot
+from lemonade.catalog.labels import is_zero_shot
+from lemonade.catalog.policy.classifiers import Classifier
 from lemonade.errors import ContextLengthExceeded, InvalidArgument, LemonadeError, UnsupportedOperation
 from lemonade.inference import classification
 from lemonade.inference.cloud import forward_cloud
@@ -91,6 +92,10 @@ class Models:
         """
         return Scorer(self, find, candidates)
 
+    async def settle(self, name: str) -> None:
+        """Waits until the models of a provider are known, right after a start."""
+        await self._providers.settle(name)
+
     async def ask(self, model: Model, request: EngineRequest, candidates: Collection[str]) -> bytes:
         """The engine's whole answer."""
         answer = Collected()
@@ -155,6 +160,7 @@ class Scorer:
         return await self._ask(classifier, text)
 
     async def _ask(self, classifier: Classifier, text: str) -> Scores:
+        await self._models.settle(classifier.model)
         model = self._find(classifier.model)
         if classifier.type == "semantic_similarity":
             return await self._similarity(classifier, model, text)
