@@ -184,6 +184,14 @@ def realtime() -> None:
         row(*line)
 
 
+def pictures() -> None:
+    """Pictures by stable-diffusion.cpp: what the daemon costs, memory, and how good enlarged ones are."""
+    from bench.pictures import figures
+
+    for line in figures():
+        row(*line)
+
+
 def speech() -> None:
     """Speech by Kokoro: its speed, and how soon it is heard."""
     from bench.speech import figures, threads
@@ -201,6 +209,22 @@ def understood() -> None:
         row(*line)
 
 
+def transcription() -> None:
+    """Speech to text: its speed."""
+    from bench.transcription import speed
+
+    for line in speed():
+        row(*line)
+
+
+def understanding() -> None:
+    """Speech to text: how well it is understood, from files of many kinds."""
+    from bench import transcription as module
+
+    for line in module.understanding():
+        row(*line)
+
+
 def native() -> None:
     """The bundled engine against a build of one's own."""
     from bench import real as module
@@ -212,7 +236,7 @@ def native() -> None:
 BENCHES = {
     bench.__name__: bench for bench in (chat, stream, start, idle, cli, models, listing, routing, cloud, real, realtime)
 }
-ON_REQUEST = {"native": native, "speech": speech, "understood": understood}
+ON_REQUEST = {bench.__name__: bench for bench in (native, pictures, speech, understood, transcription, understanding)}
 
 
 def soak(minutes: str = "10") -> None:
