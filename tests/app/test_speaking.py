@@ -254,7 +254,7 @@ def test_models_that_do_not_speak_have_no_voices(speaker: Daemon) -> None:
 @pytest.mark.parametrize("voice", ["af_heart", "bf_emma"])
 def test_what_is_said_is_understood(speaker: Daemon, listener: Listener, voice: str) -> None:
     errors = words = 0
-    for sentence in SENTENCES[1:4]:
+    for sentence in SENTENCES[1:3]:
         wrong, said = word_errors(
             sentence, listener.hear(speak(speaker, sentence, voice=voice, response_format="pcm").body)
         )
