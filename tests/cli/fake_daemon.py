@@ -21,6 +21,8 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from email.parser import BytesParser
+from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -45,6 +47,41 @@ VOICES = [
     {"id": "shimmer", "name": "Shimmer", "language": "en-US", "gender": "female", "stands_for": "af_heart"},
 ]
 MISSING = {"absent", "gone", "lost", "huge"}
+
+
+#: What is said in every recording.
+SAID = [{"start": 0.0, "end": 1.5, "text": "Guten"}, {"start": 1.5, "end": 62.25, "text": " Tag."}]
+
+
+def fields(content_type: str, raw: bytes) -> dict[str, str]:
+    """The fields of a form as text; a file as its bytes in Latin-1."""
+    message = BytesParser(policy=HTTP).parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + raw)
+    return {
+        str(part.get_param("name", header="content-disposition")): part.get_payload(decode=True).decode("latin-1")
+        for part in message.iter_parts()
+    }
+
+
+def heard_events(body: dict[str, str]) -> Iterator[bytes]:
+    """What comes of a recording. One that begins with "cut" breaks off, one with "bad" fails on the way."""
+    for one in SAID:
+        delta = {"type": "transcript.text.delta", "delta": one["text"], "start": one["start"], "end": one["end"]}
+        yield b"data: " + json.dumps(delta).encode() + b"\n\n"
+        if body["file"].startswith("cut"):
+            raise Cut
+        if body["file"].startswith("bad"):
+            yield b'data: {"error": {"message": "The engine is lost.", "type": "backend_error"}}\n\n'
+            return
+    done = {
+        "type": "transcript.text.done",
+        "text": "Guten Tag.",
+        "task": "transcribe",
+        "language": "german",
+        "duration": 62.5,
+        "segments": SAID,
+        "usage": {"type": "duration", "seconds": 62.5},
+    }
+    yield b"data: " + json.dumps(done).encode() + b"\n\ndata: [DONE]\n\n"
 
 
 class FakeDaemon(ThreadingHTTPServer):
@@ -100,7 +137,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._answer(json.loads(raw))
+        if self.headers.get("Content-Type", "").startswith("multipart/"):
+            self._answer(fields(self.headers["Content-Type"], raw))
+        else:
+            self._answer(json.loads(raw))
 
     def log_message(self, *args: Any) -> None:
         pass
@@ -127,6 +167,10 @@ class Handler(BaseHTTPRequestHandler):
             self._chat(body)
         elif path == "/v1/audio/speech":
             self._speech(body)
+        elif path == "/v1/audio/transcriptions":
+            self._events(heard_events(body))
+        elif path == "/v1/audio/translations":
+            self._text("Good day.\n")
         elif path.startswith("/v1/images/"):
             self._events(picture_events(path, body))
         elif path == "/v1/audio/voices":
@@ -206,6 +250,13 @@ class Handler(BaseHTTPRequestHandler):
         self._events(pull_events(name))
         if name not in ("gone", "lost", "huge"):
             self.server.downloaded.add(name)
+
+    def _text(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
 
     def _events(self, events: Iterator[bytes]) -> None:
         self.send_response(200)
