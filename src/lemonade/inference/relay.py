@@ -294,7 +294,8 @@ class Heartbeat:
         first: seconds until the first comment, if nothing goes out before.
     """
 
-    def __init__(self, sink: Sink, *, first: float = PING_AFTER) -> None:
+    def __init__(self, sink: Sink, *, first: float | None = None) -> None:
+        first = PING_AFTER if first is None else first
         self._sink = sink
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time() + first - PING_AFTER
