@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lemonade.catalog.policy import lookup
 from lemonade.catalog.policy.classifiers import Classifier
 from lemonade.catalog.policy.document import parse
 from lemonade.inference.routing.evaluation import MAX_SEARCHED, Decision, Scores, decide
@@ -213,6 +214,23 @@ async def test_the_first_rule_wins_and_its_outputs_come_along() -> None:
     assert [step.result for step in decision.body(trace=True)["trace"]] == [False, True]
     nothing = await decide(parse(document), Facts(), Said({}))
     assert (nothing.matched_rule, nothing.default_used, nothing.name) == ("", True, "default")
+
+
+@pytest.mark.parametrize("few", [1, 1000])
+@pytest.mark.parametrize("size", [0, 100_000])
+async def test_in_one_pass_it_is_the_same(monkeypatch: pytest.MonkeyPatch, few: int, size: int) -> None:
+    monkeypatch.setattr(lookup, "FEW", few)
+    matches = [
+        {"keywords_all": ["bug", "soup"]},
+        {"regex": r"\bbugs\b"},
+        {"keywords_any": ["nothing"], "regex": "fix"},
+        {"regex": "(a|b){100}"},
+        {"all": [{"regex": r"FIX.*bug"}, {"keywords_any": ["STRASSE", "straße"]}]},
+    ]
+    document = policy(*(rule(match, id=f"r{number}") for number, match in enumerate(matches)))
+    decision = await decide(parse(document), Facts(text="-" * size + ASKED.text), Said({}))
+    assert decision.matched_rule == "r4"
+    assert [step.result for step in decision.trace] == [False, False, False, False, True, True]
 
 
 @pytest.mark.timeout(20)

@@ -15,6 +15,7 @@ import msgspec
 from lemonade.catalog.policy import classifiers, match
 from lemonade.catalog.policy.classifiers import Classifier
 from lemonade.catalog.policy.fields import distinct, items, mapping, refuse, shown, text, within
+from lemonade.catalog.policy.lookup import Lookup
 from lemonade.catalog.policy.match import Node
 from lemonade.model import Model, Origin
 
@@ -56,6 +57,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         candidates: the models that may answer.
         default_model: the one that does when no rule holds.
         document: the policy as it is followed: as it was written, with `router` written out.
+        lookup: finds the words and expressions of all rules.
     """
 
     components: tuple[str, ...]
@@ -64,6 +66,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     classifiers: tuple[Classifier, ...]
     rules: tuple[Rule, ...]
     document: dict[str, Any]
+    lookup: Lookup
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -99,13 +102,15 @@ def parse(document: Any) -> Policy:
     elif "rules" not in routing:
         raise refuse("routing.rules", "is missing; a policy has `rules`, or a `router`.")
     known = _classifiers(routing.get("classifiers", []), components)
+    rules = _rules(routing["rules"], known, candidates)
     return Policy(
         components=components,
         candidates=candidates,
         default_model=default,
         classifiers=tuple(known.values()),
-        rules=_rules(routing["rules"], known, candidates),
+        rules=rules,
         document={**found, "routing": routing},
+        lookup=Lookup(rule.match for rule in rules),
     )
 
 

@@ -10,7 +10,8 @@ no way to say inside an expression.
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 #: Longest expression in characters; RE2's own limit is the size of the program that it makes.
 MAX_PATTERN = 10_000
@@ -36,13 +37,24 @@ _REFUSED = {
 }
 
 
-class Search(Protocol):
-    """A compiled expression: finds it anywhere in a text in UTF-8."""
+class Expression:
+    """A compiled expression; calling it finds it anywhere in a text in UTF-8.
 
-    def __call__(self, text: bytes) -> bool: ...
+    Attributes:
+        pattern: as RE2 writes it.
+        size: of its program, in instructions.
+    """
+
+    def __init__(self, pattern: bytes, found: Any) -> None:
+        self.pattern = pattern
+        self.size: int = found.programsize
+        self._found = found
+
+    def __call__(self, text: bytes) -> bool:
+        return self._found.search(text) is not None
 
 
-def compiled(pattern: str) -> Search:
+def compiled(pattern: str) -> Expression:
     """The search for an expression.
 
     Raises:
@@ -52,17 +64,56 @@ def compiled(pattern: str) -> Search:
 
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"is longer than {MAX_PATTERN} characters")
+    # Bytes, so that a text is encoded once for all expressions.
+    made = translated(pattern).encode()
+    try:
+        return Expression(made, re2.compile(made, _options()))
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        raise ValueError(f"is no expression: {reason.decode() if isinstance(reason, bytes) else reason}") from None
+
+
+def literal(text: bytes) -> bytes:
+    """The expression of exactly this text."""
+    import re2
+
+    escaped: bytes = re2.escape(text)
+    return escaped
+
+
+def together(patterns: Sequence[bytes]) -> Callable[[bytes], frozenset[int] | None]:
+    """Searches for several in one pass; the numbers of those that are found, None when it cannot be told.
+
+    Args:
+        patterns: as RE2 writes them.
+    """
+    import re2
+
+    found: Any = re2.Set.SearchSet(_options())
+    # Out of memory, the engine answers that nothing was found: then not even the nothing that is everywhere.
+    everywhere = found.Add(b"")
+    try:
+        for pattern in patterns:
+            found.Add(pattern)
+        found.Compile()
+    except re2.error:  # together they are too large
+        return lambda text: None
+
+    def search(text: bytes) -> frozenset[int] | None:
+        numbers = frozenset(found.Match(text))
+        return frozenset(number - 1 for number in numbers if number != everywhere) if everywhere in numbers else None
+
+    return search
+
+
+def _options() -> Any:
+    import re2
+
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
     options.max_mem = MAX_MEMORY
-    try:
-        # Bytes, so that a text is encoded once for all expressions.
-        found: Any = re2.compile(translated(pattern).encode(), options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else error
-        raise ValueError(f"is no expression: {reason.decode() if isinstance(reason, bytes) else reason}") from None
-    return lambda text: found.search(text) is not None
+    return options
 
 
 def translated(pattern: str) -> str:

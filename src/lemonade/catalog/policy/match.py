@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lemonade.catalog.policy.classifiers import Classifier
-from lemonade.catalog.policy.expression import Search, compiled
+from lemonade.catalog.policy.expression import Expression, compiled
 from lemonade.catalog.policy.fields import (
     count,
     distinct,
@@ -60,7 +60,7 @@ class Keywords(msgspec.Struct, frozen=True):
 class Regex(msgspec.Struct, frozen=True):
     """An expression that is found in the text."""
 
-    search: Search
+    search: Expression
     condition: str = "regex"
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
 
 from lemonade.catalog.policy.classifiers import Classifier
 from lemonade.catalog.policy.document import Policy
+from lemonade.catalog.policy.expression import Expression
+from lemonade.catalog.policy.lookup import Lookup
 from lemonade.catalog.policy.match import (
     AllOf,
     AnyOf,
@@ -107,7 +110,7 @@ class Scorer(Protocol):
 
 async def decide(policy: Policy, facts: Facts, scorer: Scorer) -> Decision:
     """The first rule that holds, else the default. It fails open: whatever goes wrong, there is an answer."""
-    evaluation = Evaluation(facts, scorer)
+    evaluation = Evaluation(facts, scorer, policy.lookup)
     try:
         for rule in policy.rules:
             if await evaluation.holds(rule.match):
@@ -120,9 +123,10 @@ async def decide(policy: Policy, facts: Facts, scorer: Scorer) -> Decision:
 class Evaluation:
     """One request under one policy. Each classifier is asked once at most, and only when it matters."""
 
-    def __init__(self, facts: Facts, scorer: Scorer) -> None:
+    def __init__(self, facts: Facts, scorer: Scorer, lookup: Lookup) -> None:
         self._facts = facts
         self._scorer = scorer
+        self._lookup = lookup
         self._scores: dict[str, Scores] = {}
         self.trace: list[Step] = []
 
@@ -142,7 +146,7 @@ class Evaluation:
                 return not await self.holds(inner)
             case Band():
                 step = await self._band(node)
-            case Regex() | Keywords() if len(self._facts.encoded) > LARGE:
+            case Regex() | Keywords() if self._takes_long(node):
                 step = Step(node.condition, await asyncio.to_thread(self._plain, node))
             case _:
                 step = Step(node.condition, self._plain(node))
@@ -153,9 +157,13 @@ class Evaluation:
         facts = self._facts
         match leaf:
             case Keywords(words, every):
-                return (all if every else any)(word in facts.folded for word in words)
+                text = facts.folded if self._words is None else self._words
+                return (all if every else any)(word in text for word in words)
             case Regex(search):
-                return len(facts.encoded) <= MAX_SEARCHED and search(facts.encoded)
+                if len(facts.encoded) > MAX_SEARCHED:
+                    return False
+                known = (self._expressions or {}).get(search)
+                return search(facts.encoded) if known is None else known
             case Length(bound, condition):
                 size = len(facts.encoded)
                 return size >= bound if condition == "min_chars" else size <= bound
@@ -163,6 +171,22 @@ class Evaluation:
                 return value == (facts.has_tools if condition == "has_tools" else facts.has_images)
             case Metadata():
                 return _metadata(leaf, facts.metadata.get(leaf.key, ""))
+
+    def _takes_long(self, leaf: Regex | Keywords) -> bool:
+        """Whether a large text has to be searched for it; what was looked for in one pass is known by now."""
+        if len(self._facts.encoded) <= LARGE:
+            return False
+        if isinstance(leaf, Keywords):
+            return self.__dict__.get("_words") is None
+        return leaf.search not in (self.__dict__.get("_expressions") or {})
+
+    @cached_property
+    def _words(self) -> frozenset[bytes] | None:
+        return self._lookup.words(self._facts.folded)
+
+    @cached_property
+    def _expressions(self) -> dict[Expression, bool] | None:
+        return self._lookup.expressions(self._facts.encoded)
 
     async def _band(self, band: Band) -> Step:
         classifier = band.classifier
