@@ -73,6 +73,28 @@ def tiny_diffusion() -> TinyDiffusion:
     return made
 
 
+def quantised(weights: TinyDiffusion) -> Path:
+    """The transformer as a GGUF file with 8 bits a weight."""
+    import gguf
+
+    path = weights.transformer.with_suffix(".gguf")
+    if not path.exists():
+        part = path.with_suffix(f".{np.random.default_rng().integers(1 << 30)}")
+        writer = gguf.GGUFWriter(part, "flux")
+        for name, tensor in transformer(np.random.default_rng(0)).items():
+            if tensor.ndim == 2:
+                packed = gguf.quants.quantize(tensor.astype(np.float32), gguf.GGMLQuantizationType.Q8_0)
+                writer.add_tensor(name, packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+            else:
+                writer.add_tensor(name, tensor)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        part.replace(path)
+    return path
+
+
 def transformer(numbers: np.random.Generator) -> Tensors:
     """One double and one single block."""
     tensors: Tensors = {}

@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 from tests.app.painting import ONE_THREAD, edit, form, paint, pictures, register
 from tests.daemon import Answer, Daemon, events, wait_for
 from tests.engines.sdcpp.looking import file, opened, pixels, right_half
-from tests.tiny_diffusion import TinyDiffusion, tiny_diffusion
+from tests.tiny_diffusion import TinyDiffusion, quantised, tiny_diffusion
 
 pytestmark = pytest.mark.real
 
@@ -192,6 +193,19 @@ def test_a_lora_changes_the_picture(painter: Daemon, weights: TinyDiffusion) -> 
         assert "There is no LoRA" in answer.error["message"]
 
 
+def test_a_whole_file_and_one_of_fewer_bits(painter: Daemon, weights: TinyDiffusion) -> None:
+    """As the engine has them: one file for all, whose missing parts the arguments name, and GGUF."""
+    (parts,) = pictures(paint(painter, steps=2))
+    words = f"--taesd '{weights.autoencoder}' --clip_l '{weights.encoder}'"
+    main = {"main": str(weights.transformer)}
+    register(painter, "Whole", weights, checkpoints=main, recipe_options={"sdcpp_args": words})
+    (whole,) = pictures(paint(painter, model="Whole", steps=2))
+    assert (pixels(whole) == pixels(parts)).all()
+    register(painter, "Quantised", weights, checkpoints={**weights.checkpoints, "main": str(quantised(weights))})
+    (fewer,) = pictures(paint(painter, model="Quantised", steps=2))
+    assert 0 < difference(fewer, parts) < 15
+
+
 def test_a_stream_shows_the_picture_as_it_grows(painter: Daemon) -> None:
     answer = paint(painter, stream=True, partial_images=2, progress=True, steps=4, size="24x16")
     assert answer.status == 200
@@ -251,9 +265,14 @@ def busy(daemon: Daemon) -> bool:
     return bool(entry(daemon)["status"] == "in_use")
 
 
+#: Whether the library stops when it is told to; else its process has to end.
+CAN_STOP = tuple(map(int, version("cyllama").split(".")[:2])) >= (0, 7)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_stops_the_work(painter: Daemon, stream: bool) -> None:
     assert paint(painter).status == 200
+    before = entry(painter)["pid"]
     client = start(painter, stream=stream, progress=stream)
     if stream:
         until(client, b"image_generation.progress")
@@ -265,6 +284,7 @@ def test_a_client_that_leaves_stops_the_work(painter: Daemon, stream: bool) -> N
     assert pictures(paint(painter))
     assert time.monotonic() - begin < 20, "it would have taken minutes"
     assert entry(painter)["backend_health"] == "ready"
+    assert (entry(painter)["pid"] == before) is CAN_STOP
 
 
 def test_those_who_wait_behind_clients_that_leave_are_answered(painter: Daemon) -> None:
