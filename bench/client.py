@@ -74,7 +74,7 @@ class Client:
         times: list[float] = []
         while len(times) < count:
             # llama.cpp closes a socket after a number of requests, without a word; such a try does not count.
-            with contextlib.suppress(aiohttp.ServerDisconnectedError):
+            with contextlib.suppress(aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 times.append((await self.stream())[0])
         return times
 
