@@ -44,7 +44,7 @@ def test_recipes_and_their_backends(site: Daemon) -> None:
     assert {option["name"] for option in llamacpp["options"]} == {
         "ctx_size", "llamacpp_backend", "llamacpp_device", "llamacpp_args",
     }  # fmt: skip
-    assert "yet" in recipes["whispercpp"]["message"]
+    assert "yet" in recipes["trellis"]["message"]
 
 
 def test_a_model_cache_that_is_not_there_yet(tmp_path: Path) -> None:
