@@ -39,10 +39,7 @@ class Format(StrEnum):
 
 def transcribe(
     ctx: typer.Context,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True, help="A file with sound in it."),
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file with sound in it.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Where the text goes; its ending says the format."),
@@ -67,6 +64,8 @@ def transcribe(
 
     Starts a daemon if none runs, and downloads the model if it is not here. Without --model one that is here is taken.
     """
+    if not file.is_file():
+        raise typer.BadParameter(f"There is no file {file}.", param_hint="FILE")
     if output is not None and str(output) == "-":
         output = None
     wanted = written or Format(ENDINGS.get(output.suffix.lower(), "text") if output else "text")
