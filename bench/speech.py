@@ -31,6 +31,8 @@ Row = tuple[str, str, str]
 
 ROUNDS = 3
 TEXT = " ".join(SENTENCES[:10])
+SHORT = " ".join(SENTENCES[:4])
+WARM = SENTENCES[0]
 VOICES = ("af_heart", "am_michael", "bf_emma")
 #: Bytes of a second of PCM.
 SECOND = 48_000
@@ -42,6 +44,8 @@ def figures() -> Iterator[Row]:
     with running() as daemon, alone(1, physical_cores()) as direct:
         through_rates, direct_rates, through_first, direct_first = [], [], [], []
         body: dict[str, Any] = {"model": "speaker", "input": TEXT}
+        measure(*direct, stream=True, text=WARM)
+        measure(f"{daemon.url}/v1/audio/speech", {**body, "stream": True}, text=WARM)
         for _ in range(ROUNDS):
             first, rate = measure(f"{daemon.url}/v1/audio/speech", {**body, "stream": True})
             through_first.append(first)
@@ -62,8 +66,8 @@ def threads() -> Iterator[Row]:
     ways = sorted({(1, 1), (cores, 1), (1, cores), (cores, cores)})
     for each, pieces in ways:
         with alone(each, pieces) as direct:
-            measure(*direct, stream=True)
-            found = [measure(*direct, stream=True) for _ in range(ROUNDS)]
+            measure(*direct, stream=True, text=WARM)
+            found = [measure(*direct, stream=True, text=SHORT) for _ in range(ROUNDS)]
         rate, first = statistics.median(rate for _, rate in found), statistics.median(first for first, _ in found)
         yield f"speech, {each} threads for each of {pieces} pieces", f"{rate:.2f} x", f"first sound {first:.2f} s"
 
@@ -117,10 +121,14 @@ def alone(threads: int, workers: int) -> Iterator[tuple[str, dict[str, Any], str
             process.kill()
 
 
-def measure(url: str, body: dict[str, Any], key: str = "", *, stream: bool | None = None) -> tuple[float, float]:
+def measure(
+    url: str, body: dict[str, Any], key: str = "", *, stream: bool | None = None, text: str = ""
+) -> tuple[float, float]:
     """Seconds until the first sound, and seconds of sound per second of work."""
     if stream is not None:
         body = {**body, "stream": stream}
+    if text:
+        body = {**body, "input": text}
     headers = {"Content-Type": "application/json", KEY_HEADER: key}
     begin = time.perf_counter()
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)

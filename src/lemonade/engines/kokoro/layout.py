@@ -15,8 +15,7 @@ import msgspec
 
 from lemonade.errors import ModelLoadError
 
-#: Exports of one repository, the one that is taken when nobody chose: full precision first, because eight bits are no
-#: quicker on most CPUs and sound worse.
+#: Exports of one repository, the one that is taken when nobody chose: full precision first, for it sounds best.
 _PREFERRED = ("model.onnx", "kokoro-v1.0.onnx", "kokoro.onnx")
 _INDEX = "index.json"
 
