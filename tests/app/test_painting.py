@@ -174,7 +174,7 @@ def test_a_damaged_picture_is_the_clients_mistake(painter: Daemon) -> None:
 
 def test_what_only_the_engine_knows_is_refused_by_it(painter: Daemon) -> None:
     answer = paint(painter, sample_method="magic")
-    assert (answer.status, answer.error["param"]) == (400, "sampling_method")
+    assert (answer.status, answer.error["param"]) == (400, "sample_method")
     assert "euler_a" in answer.error["message"]
     answer = paint(painter, prompt="a house <lora:lora:1>")
     assert (answer.status, answer.error["param"]) == (400, "prompt")

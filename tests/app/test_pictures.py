@@ -107,6 +107,9 @@ def test_the_models_own_settings_hold_otherwise(program: Daemon) -> None:
     pictures(paint(program))
     assert last(program)["extra"] == {"sample_params": {"sample_steps": 1, "guidance": {"txt_cfg": 1.0}}}
     assert last(program)["size"] == "32x32"
+    for name in ("sample_method", "sampling_method"):
+        pictures(paint(program, **{name: "heun"}))
+        assert last(program)["extra"]["sample_params"]["sample_method"] == "heun"
     pictures(paint(program, seed=-5))
     assert 0 <= last(program)["extra"]["seed"] < 2**31
 
@@ -378,6 +381,12 @@ def test_bombs_cost_no_memory(program: Daemon) -> None:
         refused(upscale(program, bomb), "image")
     assert daemon.memory_info().rss - before < 50e6
     assert max(map(len, program.log.splitlines())) < 2100
+
+
+def test_what_an_sd_cli_does_not_do(program: Daemon) -> None:
+    refused(upscale(program, file(kind="WEBP")), "image")
+    refused(upscale(program, file(), upscale_factor=2), "upscale_factor")
+    assert opened(pictures(upscale(program, file(kind="JPEG")))[0]).size == (128, 128)
 
 
 @pytest.mark.parametrize(("missing", "param"), [("image", "image"), ("model", "model")])

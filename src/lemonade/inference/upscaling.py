@@ -18,7 +18,7 @@ from lemonade.engines.ports import release_port, take_port
 from lemonade.engines.process import EngineProcess
 from lemonade.engines.sdcpp import protocol
 from lemonade.engines.sdcpp.engine import SYSTEM, SdCpp
-from lemonade.errors import Busy, EngineError, RequestError, UnsupportedOperation
+from lemonade.errors import Busy, EngineError, InvalidArgument, RequestError, UnsupportedOperation
 from lemonade.inference.failure import engine_failure
 from lemonade.inference.images_events import engine_events
 from lemonade.inference.relay import MAX_ERROR, Heartbeat, Sink
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LABEL = "upscaling"
 EVENTS = "image_upscale"
 RECIPE = SdCpp.recipe
+#: How files begin that an sd-cli decodes: PNG and JPEG.
+_DECODED = (b"\x89PNG", b"\xff\xd8")
 
 
 def check_model(model: Model, name: str) -> None:
@@ -128,7 +130,14 @@ class Upscaling:
     async def _by_program(
         self, launch: Launch, asked: protocol.Enlargement, sink: Sink, heart: Heartbeat | _Silent
     ) -> None:
-        # It tells files apart by their names, and reads by their contents.
+        if not asked.image.startswith(_DECODED):
+            raise InvalidArgument("'image' must be PNG or JPEG for an sd-cli.", param="image")
+        if asked.factor:
+            raise InvalidArgument(
+                "'upscale_factor' is for the bundled engine; an sd-cli makes pictures as large as its model does.",
+                param="upscale_factor",
+            )
+        # It reads by the contents, whatever the name.
         with tempfile.TemporaryDirectory(prefix="lemonade-") as folder:
             before, after = Path(folder, "in.png"), Path(folder, "out.png")
             await asyncio.to_thread(before.write_bytes, asked.image)

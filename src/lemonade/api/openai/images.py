@@ -95,6 +95,7 @@ class ImagesRequest(msgspec.Struct, kw_only=True):
     seed: _Seed = UNSET
     negative_prompt: _Negative = UNSET
     sample_method: _Sampler = UNSET
+    sampling_method: Annotated[str | UnsetType | None, Meta(description="The same as `sample_method`.")] = UNSET
     flow_shift: _Shift = UNSET
     stream: _Stream = UNSET
     partial_images: _Partial = UNSET
@@ -138,6 +139,7 @@ class EditForm(_EditsForm, kw_only=True):
         Meta(description="Extension: how much of the picture is given up, for models that start from it."),
     ] = UNSET
     sample_method: _Sampler = UNSET
+    sampling_method: Annotated[str | UnsetType | None, Meta(description="The same as `sample_method`.")] = UNSET
     flow_shift: _Shift = UNSET
     stream: _Stream = UNSET
     partial_images: _Partial = UNSET
@@ -240,7 +242,7 @@ def _settings(body: ImagesRequest | EditForm, events: str) -> dict[str, Any]:
         "cfg_scale": _given(body.cfg_scale),
         "seed": _given(body.seed),
         "negative_prompt": _given(body.negative_prompt) or "",
-        "sampling_method": _given(body.sample_method),
+        "sampling_method": _given(body.sample_method) or _given(body.sampling_method),
         "flow_shift": _given(body.flow_shift),
         "events": events if body.stream is True else "",
         "progress": body.progress is True,
@@ -275,7 +277,7 @@ GENERATIONS = Endpoint(
     path="/images/generations",
     summary="Make pictures from a text",
     description=(
-        "Pictures have exactly the size that is asked for. In the prompt `<lora:NAME:WEIGHT>` uses a file of the "
+        "Pictures have exactly the size that is asked for (an sd-server may round it). In the prompt `<lora:NAME:WEIGHT>` uses a file of the "
         "folder that `sdcpp_args` names by `--lora-model-dir`. When the client closes the connection, the work stops."
     ),
     body=ImagesRequest,

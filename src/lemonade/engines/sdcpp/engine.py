@@ -10,6 +10,7 @@ from typing import Any
 
 from lemonade.engines.backends import find_program, installed_version, physical_cores
 from lemonade.engines.engine import Backend, Launch
+from lemonade.engines.llamacpp.engine import QUIET_DEATH
 from lemonade.engines.sdcpp.arguments import FILES, parse, refuse_reserved, split
 from lemonade.engines.worker import worker_launch
 from lemonade.errors import InvalidArgument, ModelLoadError, ModelLoadRefused
@@ -101,6 +102,7 @@ class SdCpp:
             module="lemonade.engines.sdcpp.host",
             config=config,
             port=port,
+            env=QUIET_DEATH,
             backend=backend.name,
             device=backend.devices[0],
         )
@@ -122,6 +124,7 @@ class SdCpp:
             module="lemonade.engines.sdcpp.upscaler",
             config={"model": str(file), "threads": threads},
             port=port,
+            env=QUIET_DEATH,
             backend=backend.name,
             device=backend.devices[0],
         )

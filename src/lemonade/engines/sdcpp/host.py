@@ -194,7 +194,7 @@ def _sampler(name: str) -> Any:
     known = {sd.sample_method_name(method): method for method in sd.SampleMethod if method.name != "COUNT"}
     if name not in known:
         raise InvalidArgument(
-            f"'sampling_method' must be one of {', '.join(known)}, not {name[:100]!r}.", param="sampling_method"
+            f"The sampling method must be one of {', '.join(known)}, not {name[:100]!r}.", param="sample_method"
         )
     return known[name]
 
