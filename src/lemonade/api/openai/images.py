@@ -277,8 +277,9 @@ GENERATIONS = Endpoint(
     path="/images/generations",
     summary="Make pictures from a text",
     description=(
-        "Pictures have exactly the size that is asked for (an sd-server may round it). In the prompt `<lora:NAME:WEIGHT>` uses a file of the "
-        "folder that `sdcpp_args` names by `--lora-model-dir`. When the client closes the connection, the work stops."
+        "Pictures have exactly the size that is asked for (an sd-server may round it). In the prompt "
+        "`<lora:NAME:WEIGHT>` uses a file of the folder that `sdcpp_args` names by `--lora-model-dir`. When the client "
+        "closes the connection, the work stops."
     ),
     body=ImagesRequest,
     response=Images,
