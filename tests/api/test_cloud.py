@@ -382,6 +382,8 @@ def test_a_stream_of_messages_is_passed_on_byte_for_byte(site: Daemon, anthropic
         ("claude.denied", {}, 403, "invalid_request_error"),
         ("claude.html", {}, 502, "api_error"),
         ("claude.hangs-up", {}, 502, "api_error"),
+        ("claude.moved", {}, 502, "api_error"),
+        ("claude.down", {}, 503, "api_error"),
         ("nobody", {}, 404, "not_found_error"),
         ("claude.good", {"messages": 5}, 400, "invalid_request_error"),
         ("", {}, 400, "invalid_request_error"),
