@@ -244,6 +244,17 @@ def test_a_model_of_ones_own_of_a_provider(site: Daemon, openai: FakeProvider) -
     assert site.post("/v1/delete", {"model_name": "user.hidden"}).status == 200
 
 
+def test_vectors_of_a_model_of_ones_own(site: Daemon, openai: FakeProvider) -> None:
+    row = {"model_name": "user.vectors", "recipe": "cloud", "checkpoint": "good", "cloud_provider": "afar"}
+    assert site.post("/v1/models/register", {**row, "labels": ["embeddings"]}).status == 200
+    answer = site.post("/v1/embeddings", {"model": "user.vectors", "input": ["a", "b"], "dimensions": 2}).json()
+    assert [one["embedding"] for one in answer["data"]] == [[0.0, 0.5], [1.0, 0.5]], "in order"
+    assert answer["model"] == "user.vectors"
+    assert openai.last["body"] == {"model": "good", "input": ["a", "b"], "dimensions": 2}
+    assert chat(site, "user.vectors").status == 400
+    site.post("/v1/delete", {"model_name": "user.vectors"})
+
+
 # Answers.
 
 

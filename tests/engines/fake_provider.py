@@ -56,7 +56,17 @@ KNOWN = {
         "parallel_tool_calls",
         "logprobs",
     ),
-    *("input", "metadata", "store", "presence_penalty", "frequency_penalty", "max_output_tokens", "reasoning_effort"),
+    *(
+        "input",
+        "dimensions",
+        "encoding_format",
+        "metadata",
+        "store",
+        "presence_penalty",
+        "frequency_penalty",
+        "max_output_tokens",
+        "reasoning_effort",
+    ),
 }
 USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13, "prompt_tokens_details": {"cached_tokens": 3}}
 
@@ -153,6 +163,8 @@ class Handler(BaseHTTPRequestHandler):
                 if self.server.wire != "openai":
                     raise Refused(404, "no such path")
                 self._misbehave() or self._speak(path.removeprefix("/v1/"))
+            elif path == "/v1/embeddings" and self.server.wire == "openai":
+                self._misbehave() or self._embed()
             elif path == "/v1/messages/count_tokens" and self.server.wire == "anthropic":
                 self._json(200, {"input_tokens": 9})
             elif path == "/v1/messages" and self.server.wire == "anthropic":
@@ -283,6 +295,13 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self._write(event.replace(b"\n", b"\r\n") if model == "crlf" else event)
         self._chunk(b"")
+
+    def _embed(self) -> None:
+        texts = self._seen["body"]["input"]
+        count = len(texts) if isinstance(texts, list) else 1
+        rows = [{"object": "embedding", "index": number, "embedding": [float(number), 0.5]} for number in range(count)]
+        usage = {"prompt_tokens": 5, "total_tokens": 5}
+        self._json(200, {"object": "list", "data": rows[::-1], "model": self.snapshot, "usage": usage})
 
     def _write(self, piece: bytes) -> None:
         self._chunk(piece)

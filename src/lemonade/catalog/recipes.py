@@ -153,7 +153,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "trellis", ("3d",), "trellis", {"trellis_backend": _backend("trellis"), "trellis_args": _args("trellis")}
         ),
-        Recipe("cloud", ("chat",), "cloud_providers"),
+        Recipe("cloud", ("chat", "embeddings"), "cloud_providers"),
     )
 }
 

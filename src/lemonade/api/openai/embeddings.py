@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.provided import PROVIDER_ERRORS, at_provider, find
 from lemonade.inference.embedding import EmbeddingsRequest, ReplyCheck, check_input, check_model, check_width, shape
 from lemonade.inference.relay import EngineRequest, forward
 
@@ -40,8 +41,11 @@ class Embeddings(msgspec.Struct):
 async def embeddings(exchange: Exchange, body: EmbeddingsRequest) -> None:
     services = exchange.services
     check_input(body)
-    model = services.catalog.find(body.model)
+    model = await find(services, body.model)
     check_model(model)
+    check = ReplyCheck(body, None)
+    if await at_provider(exchange, model, body.model, exchange, "embeddings", stream=False, check=check):
+        return
     cut = None
     if isinstance(body.dimensions, int):
         header = services.catalog.header(model)
@@ -70,6 +74,7 @@ EMBEDDINGS = Endpoint(
         ErrorRow(400, "context_length_exceeded", "A text is longer than the model can take."),
         *LOAD_ERRORS,
         *(row for row in ENGINE_ERRORS if row.status != 501),
+        *PROVIDER_ERRORS,
         ErrorRow(501, None, "A llama.cpp model that is no embedding model."),
     ),
     handler=embeddings,
