@@ -14,7 +14,7 @@ import msgspec
 
 from lemonade.api.conversation import converse
 from lemonade.api.parts import parts_of
-from lemonade.errors import EngineReplied, LemonadeError, UnsupportedOperation
+from lemonade.errors import EngineReplied, LemonadeError, RequestError, UnsupportedOperation
 from lemonade.inference import images, speech
 from lemonade.inference.chat import ChatRequest, check, check_reply
 from lemonade.inference.cloud import forward_cloud
@@ -227,11 +227,18 @@ class Components:
 
     async def speak(self, model: Model, request: Tree) -> bytes:
         speech.check_model(model)
-        if model.recipe == "kokoro":
-            request = {"voice": DEFAULT_VOICE, **request}
-        else:
-            # It writes no MP3.
-            request = {**request, "response_format": "wav"}
+        if model.recipe == "openmoss":
+            # It writes no MP3, and has a voice of its own.
+            return await self._say(model, {**request, "response_format": "wav"})
+        try:
+            return await self._say(model, {"voice": DEFAULT_VOICE, **request})
+        except RequestError as error:
+            if error.param != "voice":
+                raise
+            # Small planners make voices up. What was to be said is worth more.
+            return await self._say(model, {**request, "voice": DEFAULT_VOICE})
+
+    async def _say(self, model: Model, request: Tree) -> bytes:
         asked = speech.read(msgspec.convert({"model": model.name, **request}, SpeechRequest), model)
         answer = Answer()
         work = OpenMossWork(asked, answer) if model.recipe == "openmoss" else KokoroWork(asked, answer)

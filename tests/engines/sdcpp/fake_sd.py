@@ -3,7 +3,8 @@
     python fake_sd.py server --listen-port N -m FILE …      python fake_sd.py cli -M upscale -i IN -o OUT …
 
 `FAKE_SD` in the environment is a JSON object of switches: `error` (a text that every request gets with status 500),
-`fail` (the exit status of `cli`).
+`fail` (the exit status of `cli`). A prompt that begins with SLOW takes one and a half seconds, with HANG a minute, and
+with FAIL it fails. A server whose command line says `broken` ends at once.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ class Handler(BaseHTTPRequestHandler):
             "files": files,
         }
         seen.append(record)
-        if "error" in SWITCHES:
-            self.answer(500, {"error": SWITCHES["error"]})
+        time.sleep(1.5 if prompt.startswith("SLOW") else 60 if prompt.startswith("HANG") else 0)
+        if "error" in SWITCHES or prompt.startswith("FAIL"):
+            self.answer(500, {"error": SWITCHES.get("error", "out of paint")})
             return
         data = [{"b64_json": painted(record["size"], number)} for number in range(record["n"])]
         self.answer(200, {"created": int(time.time()), "data": data, "output_format": "png"})
@@ -99,5 +101,7 @@ def upscale(words: list[str]) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == "cli":
         sys.exit(upscale(sys.argv[2:]))
+    if "broken" in " ".join(sys.argv[2:]):
+        sys.exit("the file is no model")
     port = int(sys.argv[sys.argv.index("--listen-port") + 1])
     ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()

@@ -125,8 +125,10 @@ class Loop:
 
     async def _answer(self, call: Tree) -> Tree:
         """Does what a call asks for, and tells the planner of it."""
+        name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
+        logger.debug("'%s' calls %s with %.300s", self._planner.name, name, arguments)
         try:
-            told = await self._do(call["function"]["name"], call["function"].get("arguments") or "")
+            told = await self._do(name, arguments)
         except LemonadeError as error:
             logger.info("A tool of '%s' failed: %s", self._planner.name, error.message)
             told = f"Error: {error.message}"
