@@ -298,7 +298,7 @@ def test_who_hangs_up_stops_the_provider(site: Daemon, openai: FakeProvider) -> 
     stream = Stream(site, {"model": "afar.long"})
     stream.take(3)
     stream.hang_up()
-    wait_for(lambda: openai.asked()[-1]["hung_up"], 5)
+    wait_for(lambda: openai.asked()[-1]["hung_up"], 15)
 
 
 def test_the_figures_are_counted(site: Daemon) -> None:

@@ -86,7 +86,7 @@ def test_who_leaves_the_near_one_stops_the_far_engine(near: Daemon, far: Daemon)
     stream.take(5)
     assert is_busy(far)
     stream.hang_up()
-    wait_for(lambda: not is_busy(far), 5)
+    wait_for(lambda: not is_busy(far), 15)
 
 
 def test_the_death_of_the_near_one_stops_the_far_engine(near: Daemon, far: Daemon) -> None:
@@ -95,7 +95,7 @@ def test_the_death_of_the_near_one_stops_the_far_engine(near: Daemon, far: Daemo
     assert is_busy(far)
     assert near.process is not None
     near.stop(signal.SIGKILL)
-    wait_for(lambda: not is_busy(far), 5)
+    wait_for(lambda: not is_busy(far), 15)
     stream.close()
     assert not alive(near.process.pid)
     assert KEY not in near.log

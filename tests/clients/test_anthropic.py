@@ -61,7 +61,7 @@ def test_leaving_a_stream_frees_the_model(world: Daemon, client: anthropic.Anthr
     with client.messages.stream(model="smol", max_tokens=1500, messages=ASK, extra_body={"ignore_eos": True}) as stream:
         next(iter(stream.text_stream))
         assert world.entry("smol")["is_busy"]
-    wait_for(lambda: not world.entry("smol")["is_busy"], 5)
+    wait_for(lambda: not world.entry("smol")["is_busy"], 15)
 
 
 def test_errors_have_the_types_of_the_library(client: anthropic.Anthropic) -> None:

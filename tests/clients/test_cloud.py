@@ -107,7 +107,7 @@ def test_leaving_a_stream_reaches_the_provider(client: openai.OpenAI, fakes: dic
         for number, _ in enumerate(stream):
             if number == 3:
                 break
-    wait_for(lambda: fakes["openai"].asked()[-1]["hung_up"], 5)
+    wait_for(lambda: fakes["openai"].asked()[-1]["hung_up"], 15)
 
 
 # Anthropic's library for Python.

@@ -213,7 +213,7 @@ async def test_who_leaves_stops_the_provider(providers: Providers, fake: FakePro
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.to_thread(wait_for, lambda: fake.last["hung_up"], 5)
+    await asyncio.to_thread(wait_for, lambda: fake.last["hung_up"], 15)
 
 
 async def test_who_leaves_before_a_whole_answer_stops_the_provider(providers: Providers, fake: FakeProvider) -> None:
