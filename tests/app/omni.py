@@ -25,7 +25,7 @@ def studio(folder: Path, **more: Any) -> Daemon:
     """A daemon, not yet running, whose engines for chats, pictures and speech are the fake ones."""
     config = {"sdcpp": {"backend": "system"}, "openmoss": {"vulkan_bin": str(folder / "bin")}, "max_loaded_models": 4}
     daemon = Daemon(folder, **{"config": config, **more})
-    (folder / "bin").mkdir()
+    (folder / "bin").mkdir(exist_ok=True)
     for program, fake, words in (("sd-server", fake_sd, " server"), (PROGRAM, fake_moss, "")):
         path = folder / "bin" / program
         path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake.__file__}"{words} "$@"\n')
