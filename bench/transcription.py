@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from lemonade.engines.backends import physical_cores
+from lemonade.engines.moonshine.engine import FEW_CORES
 from tests import whisper
 from tests.api.test_transcriptions import heard, transcribe
 from tests.daemon import Daemon
@@ -79,16 +80,23 @@ for line in sys.stdin:
 """
 
 
+#: The threads of both libraries are set up as the daemon does it.
+_THREADS = {
+    "OMP_WAIT_POLICY": "passive",
+    **({"MOONSHINE_ORT_SINGLE_THREAD": "1"} if physical_cores() <= FEW_CORES else {}),
+}
+
+
 class Direct:
     """A library in a process of its own."""
 
-    def __init__(self, program: str, model: str, *, python: str = sys.executable, **env: str) -> None:
+    def __init__(self, program: str, model: str, *, python: str = sys.executable) -> None:
         self._process = subprocess.Popen(
             (python, "-c", program, model, str(physical_cores())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "OMP_WAIT_POLICY": "passive", **env},
+            env={**os.environ, **_THREADS},
             text=True,
         )
 

@@ -47,7 +47,8 @@ def part(name: str, value: bytes | str, filename: str | None = None) -> bytes:
 
 def ask(daemon: Daemon, *parts: bytes, path: str = TRANSCRIPTIONS) -> Answer:
     body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
-    return daemon.post(path, body, headers={"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"})
+    headers = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
+    return daemon.post(path, body, headers=headers, timeout=170)
 
 
 def transcribe(daemon: Daemon, sound: bytes, filename: str = "a.wav", **fields: str) -> Answer:

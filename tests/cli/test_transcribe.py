@@ -112,3 +112,16 @@ def test_run_transcribes_with_a_model_that_does(lemonade: Shell, daemon: FakeDae
     assert ended.code == 2
     assert "no file 'hello'" in ended.err
     assert "lemonade transcribe" in ended.err
+
+
+def test_options_of_the_engines(lemonade: Shell, daemon: FakeDaemon, talk: str) -> None:
+    words = ["--whispercpp", "cpu", "--whispercpp-args", "--beam-size 5", "--moonshine-args", "--single-thread"]
+    assert lemonade("run", "good", talk, *words).code == 0
+    assert lemonade("load", "good", *words).code == 0
+    said = {
+        "model_name": "good",
+        "whispercpp_backend": "cpu",
+        "whispercpp_args": "--beam-size 5",
+        "moonshine_args": "--single-thread",
+    }
+    assert daemon.bodies("/v1/load") == [said, said]

@@ -16,6 +16,15 @@ LlamacppDevice = Annotated[
 LlamacppArgs = Annotated[
     str | None, typer.Option("--llamacpp-args", metavar="ARGS", help='More arguments for llama.cpp, as one "word".')
 ]
+Whispercpp = Annotated[
+    str | None, typer.Option("--whispercpp", metavar="BACKEND", help="Backend of whisper.cpp: cpu, metal.")
+]
+WhispercppArgs = Annotated[
+    str | None, typer.Option("--whispercpp-args", metavar="ARGS", help="More arguments for whisper.cpp.")
+]
+MoonshineArgs = Annotated[
+    str | None, typer.Option("--moonshine-args", metavar="ARGS", help="More arguments for Moonshine.")
+]
 MergeArgs = Annotated[
     bool | None,
     typer.Option("--merge-args/--no-merge-args", help="Add to the arguments that hold already, or replace them."),
@@ -34,6 +43,9 @@ def load_body(
     merge_args: bool | None,
     pinned: bool | None,
     save_options: bool,
+    whispercpp: str | None = None,
+    whispercpp_args: str | None = None,
+    moonshine_args: str | None = None,
 ) -> dict[str, Any]:
     """The request that loads `model` with what was said; what was not said is left to the daemon."""
     said: dict[str, Any] = {
@@ -41,6 +53,9 @@ def load_body(
         "llamacpp_backend": llamacpp,
         "llamacpp_device": llamacpp_device,
         "llamacpp_args": llamacpp_args,
+        "whispercpp_backend": whispercpp,
+        "whispercpp_args": whispercpp_args,
+        "moonshine_args": moonshine_args,
         "merge_args": merge_args,
         "pinned": pinned,
         "save_options": save_options or None,

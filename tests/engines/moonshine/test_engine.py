@@ -60,9 +60,6 @@ def test_arguments(tmp_path: Path) -> None:
     made = config(tmp_path, "--vad-threshold 0.3 --vad-max-segment-duration=8 -l es", moonshine_arch=1)
     assert made["options"] == {"vad_threshold": "0.3", "vad_max_segment_duration": "8.0"}
     assert made["language"] == "es"
-    options = {"moonshine_args": "--single-thread"}
-    launch = Moonshine().plan(model(moonshine_arch=1), {"main": tmp_path}, options, alias="M", port=1)
-    assert launch.env["MOONSHINE_ORT_SINGLE_THREAD"] == "1"
     for arguments, message in (
         ("--model-path x", "manages"),
         ("--vad-threshold 2", "from 0 to 1"),
@@ -79,3 +76,14 @@ def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ModelLoadError, match="pip install moonshine-voice"):
         config(tmp_path, moonshine_arch=1)
     assert Moonshine().backends()[0].state == "installable"
+
+
+@pytest.mark.parametrize(
+    ("cores", "arguments", "alone"),
+    [(2, "", True), (8, "", False), (2, "--all-threads", False), (8, "--single-thread", True)],
+)
+def test_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, arguments: str, alone: bool) -> None:
+    monkeypatch.setattr(module, "physical_cores", lambda: cores)
+    options = {"moonshine_args": arguments}
+    launch = Moonshine().plan(model(moonshine_arch=1), {"main": tmp_path}, options, alias="M", port=1)
+    assert ("MOONSHINE_ORT_SINGLE_THREAD" in launch.env) is alone

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lemonade.engines.arguments import Flag, parse
-from lemonade.engines.backends import installed_version
+from lemonade.engines.backends import installed_version, physical_cores
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.llamacpp.words import names_in, number, text, whole
 from lemonade.engines.worker import worker_launch
@@ -21,12 +21,15 @@ HOST = "lemonade.engines.moonshine.host"
 TINY, BASE, TINY_STREAMING, BASE_STREAMING, SMALL_STREAMING, MEDIUM_STREAMING = range(6)
 #: What the folders of models that are no streaming ones hold, and the largest encoder of the smaller one, in bytes.
 _ENCODER, _TINY_ENCODER = "encoder_model.ort", 15_000_000
+#: Cores up to which one thread is better than all.
+FEW_CORES = 2
 #: Present in models that know when each word was said.
 _ATTENTIVE = ("decoder_with_attention.ort", "decoder_kv_with_attention.ort")
 
 #: What a flag sets: one of the library's own options, or `single_thread` and `language`.
 FLAGS: Final = (
     Flag(("--single-thread",), "single_thread"),
+    Flag(("--all-threads",), "single_thread", None, False),
     Flag(("-l", "--language"), "language", text),
     Flag(("--vad-threshold",), "vad_threshold", number(0, 1)),
     Flag(("--vad-window-duration",), "vad_window_duration", number(0, above=True)),
@@ -70,8 +73,9 @@ class Moonshine:
         if "main" not in files:
             raise ModelLoadError("no files of the model are there")
         folder = files["main"] if files["main"].is_dir() else files["main"].parent
-        # Its threads wait by spinning and their number cannot be chosen: it is one, or all cores.
-        alone = said.pop("single_thread", False)
+        # Its threads wait by spinning and their number cannot be chosen: it is one, or as many as there are cores. With
+        # two of them nothing would be left for anybody else, and whoever else works makes them slower than one.
+        alone = said.pop("single_thread", physical_cores() <= FEW_CORES)
         config = {
             "model": str(folder),
             "arch": _architecture(model, folder),

@@ -53,11 +53,12 @@ class Whisper:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         failures: list[str] = []
+        self._context: Any = None
 
         def log(level: int, text: str) -> None:
             if level in (WARN, ERROR):
                 print(text.rstrip(), file=sys.stderr, flush=True)
-            if level == ERROR:
+            if level == ERROR and self._context is None:
                 failures.append(text.strip())
 
         whisper.whisper_log_set(log)
@@ -92,14 +93,18 @@ class Whisper:
     def _run(self, samples: npt.NDArray[np.float32], task: Task, job: Job, emit: Callable[[Segment], None]) -> None:
         params = self._params(task, len(samples) / RATE)
         told = 0
+        failure: Exception | None = None
 
         def tell(*_: Any) -> None:
-            nonlocal told
-            while told < whisper.whisper_full_n_segments(self._context):
-                emit(self._segment(told, task))
-                told += 1
+            nonlocal told, failure
+            try:
+                while told < whisper.whisper_full_n_segments(self._context):
+                    emit(self._segment(told, task))
+                    told += 1
+            except Exception as error:  # noqa: BLE001 - the library in between knows no exceptions
+                failure = error
 
-        whisper.assign_abort_callback(params, lambda *_: job.cancelled)
+        whisper.assign_abort_callback(params, lambda *_: failure is not None or job.cancelled)
         whisper.assign_new_segment_callback(params, tell)
         padded = np.zeros(max(len(samples), int(PADDED * RATE)), np.float32)
         padded[: len(samples)] = samples
@@ -110,6 +115,8 @@ class Whisper:
             whisper.clear_abort_callback(params)
             whisper.clear_new_segment_callback(params)
         job.check()
+        if failure is not None:
+            raise failure
         if status != 0:
             raise EngineError(f"whisper.cpp gave up with the status {status}.")
 
