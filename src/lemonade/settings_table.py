@@ -133,7 +133,7 @@ SETTINGS: dict[str, Setting] = {
     "global_timeout": Setting(600, whole(1), "Seconds an engine may take to become ready."),
     "max_loaded_models": Setting(1, whole(1, also=(-1,)), "Models per type kept in memory; -1 is no limit."),
     "max_queued_requests": Setting(256, whole(0), "Requests per model that may wait for it; more get 429."),
-    "ctx_size": Setting(-1, whole(-1), "Context size in tokens; -1 sizes it to the model and the memory."),
+    "ctx_size": Setting(-1, whole(-1, 2**31 - 1), "Context size in tokens; -1 sizes it to the model and the memory."),
     "broadcast": Setting(False, flag, "Announce the daemon on the local network."),
     "models_dir": Setting("auto", text, "Model cache; `auto` is the Hugging Face cache."),
     "extra_models_dir": Setting("", directory, "Folder whose GGUF files are offered as `extra.` models."),

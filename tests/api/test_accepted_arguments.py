@@ -131,12 +131,12 @@ def test_what_goes_to_the_engine_as_it_came(world: Daemon, path: str, more: dict
 
 OPTIONAL = {
     CHAT: "stream stop logprobs top_logprobs n temperature repeat_penalty frequency_penalty presence_penalty seed "
-    "top_k top_p min_p route_trace tools tool_choice parallel_tool_calls response_format max_tokens max_completion_tokens "
-    "enable_thinking thinking ctx_size stream_options",
+    "top_k top_p min_p route_trace tools tool_choice parallel_tool_calls response_format max_tokens "
+    "max_completion_tokens enable_thinking thinking ctx_size stream_options",
     TEXT: "stream stop echo logprobs n suffix temperature repeat_penalty frequency_penalty presence_penalty seed top_k "
     "top_p min_p route_trace max_tokens ctx_size stream_options",
-    RESPONSES: "stream max_output_tokens temperature repeat_penalty top_k top_p min_p route_trace top_logprobs tools tool_choice text "
-    "reasoning instructions previous_response_id ctx_size",
+    RESPONSES: "stream max_output_tokens temperature repeat_penalty top_k top_p min_p route_trace top_logprobs tools "
+    "tool_choice text reasoning instructions previous_response_id ctx_size",
     VECTORS: "encoding_format dimensions ctx_size",
     RANKS: "top_n return_documents ctx_size",
 }

@@ -79,6 +79,9 @@ def test_a_bad_option_loads_nothing(daemon: Daemon) -> None:
     answer = daemon.post("/v1/load", {"model_name": "a", "llamacpp_args": 5, "save_options": True})
     assert (answer.status, answer.error["param"]) == (400, "llamacpp_args")
     assert (daemon.loaded(), saved(daemon)) == ([], {})
+    answer = daemon.post("/v1/load", {"model_name": "a", "ctx_size": 2**31, "save_options": True})
+    assert (answer.status, answer.error["param"]) == (400, "ctx_size")
+    assert (daemon.loaded(), saved(daemon)) == ([], {})
 
 
 def test_a_file_that_is_no_model(daemon: Daemon) -> None:

@@ -110,6 +110,7 @@ def test_effective_can_be_sent_back(daemon: Daemon) -> None:
         ({"ctx_size": 0}, None, "ctx_size"),
         ({"ctx_size": 1.5}, None, "ctx_size"),
         ({"ctx_size": -2}, None, "ctx_size"),
+        ({"ctx_size": 2**31}, None, "ctx_size"),
         ({"ctx_size": 2**64 - 1}, None, "ctx_size"),
         ({"evict_idle_timeout": 1.5}, None, "evict_idle_timeout"),
     ],

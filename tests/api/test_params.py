@@ -23,7 +23,9 @@ def test_a_change_holds_and_is_not_kept(daemon: Daemon) -> None:
     assert json.loads((daemon.folder / "config" / "config.json").read_text()).get("global_timeout") is None
 
 
-@pytest.mark.parametrize("body", [{}, {"nope": 1}, {"ctx_size": "x"}, {"ctx_size": 1024, "nope": 1}, b"{bad"])
+@pytest.mark.parametrize(
+    "body", [{}, {"nope": 1}, {"ctx_size": "x"}, {"ctx_size": 2**31}, {"ctx_size": 1024, "nope": 1}, b"{bad"]
+)
 def test_what_cannot_hold_changes_nothing(daemon: Daemon, body: Any) -> None:
     before = daemon.get("/v1/params").json()
     assert daemon.post("/v1/params", body).status == 400

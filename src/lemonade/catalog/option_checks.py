@@ -11,8 +11,10 @@ from lemonade.catalog.recipes import Option, is_set, options_of
 from lemonade.errors import InvalidArgument, RequestError
 from lemonade.model import Model
 
-#: Larger numbers are not whole numbers to every JSON reader, nor contexts of any model.
+#: Larger numbers are not whole numbers to every JSON reader.
 MAX_INTEGER = 2**53
+#: Most tokens of a context: engines count them in 32 bits.
+MAX_CONTEXT = 2**31 - 1
 
 _AREA = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
 _CONTEXT = "'ctx_size' must be a positive whole number, or -1 to size it automatically"
@@ -83,7 +85,7 @@ def check_request(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
 def _context_size(value: Any, error: type[RequestError]) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(_CONTEXT, param="ctx_size")
-    if not math.isfinite(value) or value != int(value) or not (value == -1 or 1 <= value <= MAX_INTEGER):
+    if not math.isfinite(value) or value != int(value) or not (value == -1 or 1 <= value <= MAX_CONTEXT):
         raise error(_CONTEXT, param="ctx_size")
     return int(value)
 

@@ -74,6 +74,7 @@ def test_what_other_models_add(shim: Path) -> None:
     assert words(plan(system, model=embeddings))[2:4] == ["--ctx-size", "8192"]
     assert words(plan(system, model=embeddings))[-1] == "--embeddings"
     assert words(plan({**system, "ctx_size": 9000}, model=embeddings))[2:4] == ["--ctx-size", "9000"]
+    assert words(plan({**system, "ctx_size": 1}))[2:4] == ["--ctx-size", "2"], "llama.cpp does not survive 1"
     assert words(plan(system, model=Model(name="R", recipe="llamacpp", labels=("reranking",))))[-1] == "--reranking"
 
 
@@ -250,6 +251,7 @@ def test_a_program_that_is_installed_later_is_found(
         ({"llamacpp_args": "'open"}, "llamacpp_args"),
         ({"llamacpp_args": 5}, "llamacpp_args"),
         ({"ctx_size": -1}, "ctx_size"),
+        ({"ctx_size": 2**31}, "ctx_size"),
         ({"ctx_size": True}, "ctx_size"),
     ],
 )

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from lemonade.api.endpoint import LOAD_ERRORS, MISSING_ARGUMENT, ROOT, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
 from lemonade.api.storage import STORAGE_ERROR, storing
+from lemonade.catalog.option_checks import MAX_CONTEXT
 from lemonade.errors import InvalidArgument, MissingArgument, ModelNotFound, ModelNotLoaded, RequestError
 from lemonade.model import Model
 
@@ -25,7 +26,7 @@ class LoadRequest(msgspec.Struct):
         bool | UnsetType | None, Meta(description="Remember the options given here for every later load.")
     ] = UNSET
     ctx_size: Annotated[
-        Annotated[int, Meta(ge=-1)] | UnsetType | None,
+        Annotated[int, Meta(ge=-1, le=MAX_CONTEXT)] | UnsetType | None,
         Meta(description="Context size in tokens; -1 sizes it to the model and the memory."),
     ] = UNSET
 

@@ -17,6 +17,7 @@ from lemonade.engines.llamacpp import decisions
 from lemonade.engines.llamacpp.arguments import mentions, number, parse, refuse_reserved, split
 from lemonade.engines.llamacpp.builds import BACKENDS
 from lemonade.engines.llamacpp.native import PROGRAM, Native
+from lemonade.engines.llamacpp.words import MAX_INT
 from lemonade.engines.programs import Programs
 from lemonade.errors import InvalidArgument, ModelLoadError
 from lemonade.model import Model
@@ -268,9 +269,10 @@ def _drafts(files: Mapping[str, Path], words: list[str]) -> bool:
 
 def _context(model: Model, options: Mapping[str, Any]) -> int:
     size = options.get("ctx_size")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise InvalidArgument(f"'ctx_size' must be a whole number of at least 1, not {size!r}", param="ctx_size")
-    return max(size, EMBEDDING_CONTEXT) if model.mode == "embeddings" else size
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_INT:
+        raise InvalidArgument(f"'ctx_size' must be a whole number from 1 to {MAX_INT}, not {size!r}", param="ctx_size")
+    # llama.cpp rounds up to 256, but ends with a failed assertion when it is asked for 1.
+    return max(size, EMBEDDING_CONTEXT if model.mode == "embeddings" else 2)
 
 
 def _text(options: Mapping[str, Any], key: str) -> str:

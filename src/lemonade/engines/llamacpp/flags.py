@@ -37,6 +37,9 @@ from lemonade.engines.llamacpp.words import (
     whole,
 )
 
+#: Most requests at once. Source: llama.cpp's LLAMA_MAX_SEQ.
+MAX_SLOTS = 256
+
 _USER = Member("common_grammar_type", "COMMON_GRAMMAR_TYPE_USER")
 _OUTPUT = Member("common_grammar_type", "COMMON_GRAMMAR_TYPE_OUTPUT_FORMAT")
 _CACHE = choice(
@@ -111,7 +114,7 @@ TAKEN: tuple[Flag, ...] = (
     ),
     valued("-b --batch-size", whole(1), "n_batch"),
     valued("-ub --ubatch-size", whole(1), "n_ubatch"),
-    valued("-np --parallel", whole(1), "n_parallel"),
+    valued("-np --parallel", whole(1, MAX_SLOTS), "n_parallel"),
     *pair("-cb --cont-batching", "-nocb --no-cont-batching", "cont_batching"),
     *pair("-kvu --kv-unified", "-no-kvu --no-kv-unified", "kv_unified"),
     valued("--kv-unified-per-slot", whole(0), "kv_unified_per_slot"),

@@ -41,6 +41,9 @@ class Flag(NamedTuple):
 
 Read = Callable[[str], Any]
 
+#: The engines count in 32 bits.
+MAX_INT = 2**31 - 1
+
 
 def names_in(text: str) -> frozenset[str]:
     """The words of a text, for tables."""
@@ -52,11 +55,13 @@ def names_in(text: str) -> frozenset[str]:
 
 def whole(low: int | None = None, high: int | None = None) -> Read:
     def read(word: str) -> int:
-        if not re.fullmatch(r"[+-]?\d+", word):
+        if not re.fullmatch(r"[+-]?\d{1,20}", word):
             raise ValueError("must be a whole number")
         value = int(word)
         if (low is not None and value < low) or (high is not None and value > high):
             raise ValueError(f"must be a whole number {_range(low, high)}")
+        if high is None and not -MAX_INT <= value <= MAX_INT:
+            raise ValueError(f"must be a whole number of at most {MAX_INT}")
         return value
 
     return read
