@@ -215,3 +215,12 @@ def test_a_model_of_many_languages_finds_the_language_and_translates(world: Daem
     translated = ask(world, part("file", sound, "a.wav"), *fields, path="/v1/audio/translations").json()
     assert (translated["task"], translated["language"]) == ("translate", "english")
     assert word_error_rate(translated["text"], BEGINNING) < 0.2
+
+
+def test_a_file_that_is_no_model_is_named_as_such(world: Daemon, sound: bytes, tmp_path: Path) -> None:
+    broken = tmp_path / "ggml-broken.bin"
+    broken.write_bytes(whisper.tiny_en().read_bytes()[:1_000_000])
+    register(world, "broken", broken)
+    answer = transcribe(world, sound, model="broken")
+    assert (answer.status, answer.error["code"]) == (500, "model_load_error")
+    assert "whole and in the ggml format" in answer.error["message"]
