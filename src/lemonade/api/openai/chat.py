@@ -88,7 +88,12 @@ CHAT_COMPLETIONS = Endpoint(
     description=(
         "Downloads and loads the model if it is not loaded. Arguments that are not listed go to the engine untouched; "
         "`null` counts as absent. A stream is silent for at most a second: then it carries a comment. What "
-        "is asked of a cloud model goes to its provider as it is, and so do its answers and errors come back."
+        "is asked of a cloud model goes to its provider as it is, and so do its answers and errors come back. With an "
+        "omni collection one of its models answers, and draws, changes pictures and speaks with the others: what they "
+        "make is in `content`, as `![generated image](data:image/png;base64,…)` and "
+        "`<audio>data:audio/mpeg;base64,…</audio>`. Calls to the request's own `tools` are handed back. In a stream "
+        "such media come as soon as they are made, in pieces of at most 16,000 characters, and a failure is told as "
+        "the text `Error: …`."
     ),
     body=ChatRequest,
     response=ChatCompletion,
