@@ -57,6 +57,8 @@ class Painter:
     def __init__(self, context: Any, config: Mapping[str, Any]) -> None:
         self._context = context
         self._config = config
+        #: What the parameters of the library only point at.
+        self._pictures: list[Any] = []
         self._preview = sd.PreviewMode.TAE if "taesd_path" in config["context"] else sd.PreviewMode.VAE
 
     def generate(self, job: Job) -> dict[str, Any] | Reply:
@@ -115,14 +117,7 @@ class Painter:
         params.sample_params = sampling
         if loras:
             params.set_loras(loras)
-        size = (asked.width, asked.height)
-        if asked.start is not None:
-            params.set_init_image(_image(raster.padded(raster.start(asked.start, size), MULTIPLE)))
-        if asked.mask is not None:
-            params.set_mask_image(_image(raster.padded(raster.mask(asked.mask, size), MULTIPLE)))
-        if asked.references:
-            references = [_image(raster.rgb(raster.opened(data, "image"))) for data in asked.references]
-            params.set_ref_images(references)
+        self._pictures = _given(params, asked)
         return params
 
     def _loras(self, prompt: str) -> tuple[str, list[dict[str, Any]]]:
@@ -221,8 +216,21 @@ def _lora(folder: Path, name: str) -> str:
     raise InvalidArgument(f"There is no LoRA '{name[:100]}' in {folder}.", param="prompt")
 
 
-def _image(pixels: Any) -> Any:
-    return sd.SDImage.from_numpy(pixels)
+def _given(params: Any, asked: protocol.Painting) -> list[Any]:
+    """Puts the pictures of a request into the parameters; they have to stay as long as these are used."""
+    size = (asked.width, asked.height)
+    images = [sd.SDImage.from_numpy(raster.rgb(raster.opened(data, "image"))) for data in asked.references]
+    if images:
+        params.set_ref_images(list(images))
+    if asked.start is not None:
+        start = sd.SDImage.from_numpy(raster.padded(raster.start(asked.start, size), MULTIPLE))
+        params.set_init_image(start)
+        images.append(start)
+    if asked.mask is not None:
+        mask = sd.SDImage.from_numpy(raster.padded(raster.mask(asked.mask, size), MULTIPLE))
+        params.set_mask_image(mask)
+        images.append(mask)
+    return images
 
 
 def _facts(asked: protocol.Painting) -> dict[str, Any]:
