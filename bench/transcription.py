@@ -173,6 +173,7 @@ def understanding() -> Iterator[tuple[str, str, str]]:
         "mp3": encoded(whole, "mp3", "libmp3lame", rate=44_100, form="fltp"),
         "opus": encoded(whole, "ogg", "libopus", rate=48_000, form="flt"),
         "webm": encoded(whole, "webm", "libopus", rate=48_000, form="flt"),
+        "m4a": encoded(whole, "ipod", "aac", rate=44_100, form="fltp"),
         "aac": encoded(whole, "adts", "aac", rate=44_100, form="fltp"),
     }
     assert len(whole) > 40 * RATE
