@@ -11,6 +11,7 @@ gone          pulled, fails with an error event        lost       pulled, the st
 huge          pulled, never complete
 speaks        says SOUND; with the voice "cut", half of it and no more
 echo          answers with the messages it was sent    controls   answers with control characters
+draws         answers with PICTURE in the text
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from lemonade.settings import flatten
 OUTDATED = {"long"}
 MODELS = [
     *("good", "long", "cut", "unended", "fails", "broken", "thinks", "silent", "endless"),
-    *("absent", "gone", "lost", "huge", "echo", "controls", "owner/deep", "speaks", "kokoro-v1"),
+    *("absent", "gone", "lost", "huge", "echo", "controls", "draws", "owner/deep", "speaks", "kokoro-v1"),
 ]
 #: A PNG of 2x2 pixels.
 PICTURE = base64.b64decode(
@@ -313,7 +314,9 @@ def chat_events(name: str, body: dict[str, Any]) -> Iterator[bytes]:
         yield chunk({}, "length")
         yield b"data: [DONE]\n\n"
         return
-    text = {"echo": json.dumps(body["messages"]), "controls": "a\x1b]0;title\x07b\n"}.get(name, "Hello, wörld.")
+    drawn = f"Here.\n\n![generated image](data:image/png;base64,{base64.b64encode(PICTURE).decode()})\n"
+    texts = {"echo": json.dumps(body["messages"]), "controls": "a\x1b]0;title\x07b\n", "draws": drawn}
+    text = texts.get(name, "Hello, wörld.")
     if name == "endless":
         while True:
             yield chunk({"content": "on and "})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lemonade.cli.media import Media
 from lemonade.cli.terminal import dim, harmless, note
 from lemonade.client import StreamCut
 
@@ -68,12 +71,13 @@ class Answer:
 
 def show(answer: Answer, model: str) -> None:
     """Prints the answer to stdout as it comes and ends the line. Thinking goes to stderr, and only if people watch
-    both: it is not the answer."""
+    both: it is not the answer. For a terminal pictures and sounds are saved in files; a pipe gets them as they are."""
     watched = sys.stderr.isatty()
     thinking = watched and sys.stdout.isatty()
     if watched:
         print(dim(f"waiting for {model} …", sys.stderr), end="", file=sys.stderr, flush=True)
     pieces = answer.pieces()
+    media = Media() if sys.stdout.isatty() else None
     thought = started = False
     try:
         for piece in pieces:
@@ -89,9 +93,12 @@ def show(answer: Answer, model: str) -> None:
             if thought and thinking:
                 note("\n")
             thought = False
-            sys.stdout.write(harmless(piece.text, sys.stdout))
+            for part in media.feed(piece.text) if media else (piece.text,):
+                sys.stdout.write(_shown(part) if isinstance(part, Path) else harmless(part, sys.stdout))
             sys.stdout.flush()
     finally:
+        if media:
+            sys.stdout.write(harmless(media.end(), sys.stdout))
         pieces.close()  # type: ignore[attr-defined]
         if watched and not started:
             _clear_line()
@@ -102,6 +109,15 @@ def show(answer: Answer, model: str) -> None:
         note(f"{model} gave no answer" + (" (it was still thinking)." if thought else "."))
     elif answer.finish_reason == "length":
         note("The answer is cut off at the limit of tokens.")
+
+
+def _shown(file: Path) -> str:
+    """The name of a file that was saved, below the picture if the terminal shows pictures."""
+    from lemonade.cli.picture import escaped, protocol
+
+    kind = protocol(os.environ) if file.suffix == ".png" else None
+    picture = escaped(file.read_bytes(), kind) + "\n" if kind else ""
+    return f"{picture}[{file}]"
 
 
 def _clear_line() -> None:

@@ -121,12 +121,13 @@ def run(
 
 def _speak(client: Client, model: str, text: str | None) -> None:
     """What a model that speaks makes of a prompt: a sound file in this folder, or on stdout if it is no terminal."""
-    from lemonade.cli.speak import free_name, save
+    from lemonade.cli.media import free_name
+    from lemonade.cli.speak import save
 
     if text is None:
         raise typer.BadParameter(f"{model} speaks: give it a text, or see lemonade speak --help.", param_hint="PROMPT")
     request = {"model": model, "input": text, "response_format": "mp3"}
-    save(client, request, free_name("speech") if sys.stdout.isatty() else None)
+    save(client, request, free_name("speech", ".mp3") if sys.stdout.isatty() else None)
 
 
 def _listen(client: Client, model: str, file: str | None) -> None:

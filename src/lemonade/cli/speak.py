@@ -106,15 +106,6 @@ def save(client: Client, request: dict[str, Any], output: Path | None) -> None:
     note(f"The sound is in {output}.")
 
 
-def free_name(stem: str) -> Path:
-    """A file of this folder that is not there yet: `STEM.mp3`, `STEM-2.mp3`, …"""
-    path, number = Path(f"{stem}.mp3"), 1
-    while path.exists():
-        number += 1
-        path = Path(f"{stem}-{number}.mp3")
-    return path
-
-
 def _text(words: list[str]) -> str:
     if words and words != ["-"]:
         return " ".join(words).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
