@@ -136,7 +136,7 @@ OPTIONAL = {
     TEXT: "stream stop echo logprobs n suffix temperature repeat_penalty frequency_penalty presence_penalty seed top_k "
     "top_p min_p route_trace max_tokens ctx_size stream_options",
     RESPONSES: "stream max_output_tokens temperature repeat_penalty top_k top_p min_p route_trace top_logprobs tools "
-    "tool_choice text reasoning instructions previous_response_id ctx_size",
+    "tool_choice text reasoning instructions previous_response_id conversation ctx_size",
     VECTORS: "encoding_format dimensions ctx_size",
     RANKS: "top_n return_documents ctx_size",
 }

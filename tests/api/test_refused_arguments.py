@@ -63,6 +63,8 @@ def wrong() -> Iterator[tuple[str, dict[str, Any], str]]:
         yield path, {"stop": 5}, "stop"
         yield path, {"stop": {}}, "stop"
         yield path, {"stop": ["a", 1]}, "stop[1]"
+        yield path, {"stop": ""}, "stop"
+        yield path, {"stop": ["a", ""]}, "stop[1]"
         yield path, {"stream_options": True}, "stream_options"
         for value in (0, -1, 129, "2", 1.5, True):
             yield path, {"n": value}, "n"
@@ -130,7 +132,12 @@ def _responses() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield RESPONSES, {"input": [{"role": "user", "content": 5}]}, "input[0].content"
     for value in (-1, 21, "2", True):
         yield RESPONSES, {"top_logprobs": value}, "top_logprobs"
+    for kind, name in (("function_call", "arguments"), ("function_call_output", "output")):
+        yield RESPONSES, {"input": [{"type": kind, "name": "f"}]}, "input[0].call_id"
+        yield RESPONSES, {"input": [{"type": kind, "call_id": "c", "name": "f"}]}, f"input[0].{name}"
     yield RESPONSES, {"previous_response_id": "resp_1"}, "previous_response_id"
+    for value in ("conv_1", {"id": "conv_1"}, 5):
+        yield RESPONSES, {"conversation": value}, "conversation"
     yield RESPONSES, {"instructions": 5}, "instructions"
     yield RESPONSES, {"tools": {}}, "tools"
     yield RESPONSES, {"tools": [{"type": "function"}]}, "tools[0].name"

@@ -187,6 +187,9 @@ def test_a_response(world: Daemon) -> None:
     assert answer["object"] == "response"
     assert answer["model"] == "a"
     assert answer["output"][0]["content"][0]["text"] == TEXT
+    assert answer["metadata"] == {}
+    answer = world.post("/v1/responses", {"model": "a", "input": "x", "metadata": {"ticket": "5"}}).json()
+    assert answer["metadata"] == {"ticket": "5"}
 
 
 def test_a_streamed_response(world: Daemon) -> None:

@@ -50,7 +50,7 @@ def sent(**body: Any) -> dict[str, Any]:
         ),
         ({"type": "reasoning", "summary": [], "content": None}, None),
         (
-            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+            {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
             {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
         ),
     ],

@@ -18,7 +18,7 @@ from lemonade.inference.choices import copies
 from lemonade.inference.forced_call import force
 from lemonade.inference.measurement import NO_FIGURES, measured
 from lemonade.inference.media import Part
-from lemonade.inference.sampling import Alternatives, Choices, Count, Sampling
+from lemonade.inference.sampling import Alternatives, Choices, Count, Sampling, Stop
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -77,7 +77,7 @@ class ChatRequest(Sampling):
         Meta(description='`{"include_usage": true}` adds a last chunk with the token counts.'),
     ] = UNSET
     stop: Annotated[
-        str | list[str] | UnsetType | None,
+        Stop | UnsetType | None,
         Meta(description="Text that ends the answer, as a string or an array; it is left out of the answer."),
     ] = UNSET
     logprobs: Annotated[

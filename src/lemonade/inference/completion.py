@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from lemonade.errors import InvalidArgument, UnsupportedOperation
 from lemonade.inference.choices import copies
 from lemonade.inference.measurement import NO_FIGURES, measured
-from lemonade.inference.sampling import MAX_INT, Choices, Sampling
+from lemonade.inference.sampling import MAX_INT, Choices, Sampling, Stop
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -30,7 +30,7 @@ class CompletionRequest(Sampling):
     ] = UNSET
     stream_options: Annotated[dict[str, Any] | UnsetType | None, Meta(description="As in chats.")] = UNSET
     stop: Annotated[
-        str | list[str] | UnsetType | None,
+        Stop | UnsetType | None,
         Meta(description="Text that ends the completion, as a string or an array; it is left out."),
     ] = UNSET
     echo: Annotated[

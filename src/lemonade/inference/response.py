@@ -60,6 +60,9 @@ class ResponsesRequest(Choosing):
     previous_response_id: Annotated[
         str | UnsetType | None, Meta(description="Refused: answers are not kept. Send the conversation in `input`.")
     ] = UNSET
+    conversation: Annotated[
+        str | dict[str, Any] | UnsetType | None, Meta(description="Refused, for the same reason.")
+    ] = UNSET
 
 
 def check_model(model: Model) -> None:
@@ -78,12 +81,12 @@ def shape(request: ResponsesRequest, raw: bytes) -> Tree:
     Raises:
         InvalidArgument: the request leans on something that is kept nowhere, or names a tool that it does not offer.
     """
-    if isinstance(request.previous_response_id, str):
-        raise InvalidArgument(
-            "'previous_response_id' cannot be followed, since answers are not kept here; send the whole conversation "
-            "in 'input'.",
-            param="previous_response_id",
-        )
+    for name in ("previous_response_id", "conversation"):
+        if isinstance(getattr(request, name), str | dict):
+            raise InvalidArgument(
+                f"'{name}' cannot be followed, since answers are not kept here; send all of the conversation in 'input'.",
+                param=name,
+            )
     body: Tree = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
     if isinstance(body["input"], list):
         items = [_item(item, number) for number, item in enumerate(body["input"])]
@@ -101,6 +104,10 @@ def shape(request: ResponsesRequest, raw: bytes) -> Tree:
     return body
 
 
+#: What items of these types must have.
+_NEEDED = {"function_call": ("call_id", "name", "arguments"), "function_call_output": ("call_id", "output")}
+
+
 def _item(item: Tree, number: int) -> Tree | None:
     """An item as llama.cpp takes it, or None for one that says nothing."""
     where = f"input[{number}]"
@@ -113,12 +120,16 @@ def _item(item: Tree, number: int) -> Tree | None:
         raise InvalidArgument(f"'{where}.type' must be a string.", param=f"{where}.type")
     if kind == "reasoning":
         # Clients hand back what they were given; llama.cpp wants the thoughts themselves.
-        return item if isinstance(item.get("content"), list) and item["content"] else None
+        thoughts = isinstance(item.get("content"), list) and item["content"]
+        return {**item, "summary": item.get("summary") or []} if thoughts else None
     if kind is None and "role" not in item:
         raise InvalidArgument(
             f"'{where}' must have a 'role' (a message) or a 'type' such as `function_call_output`.", param=where
         )
     if kind not in (None, "message"):
+        for name in _NEEDED.get(kind, ()):
+            if item.get(name) is None:
+                raise InvalidArgument(f"'{where}' must have '{name}', as every `{kind}` has.", param=f"{where}.{name}")
         return {key: value for key, value in item.items() if value is not None}
     role, content = item.get("role"), item.get("content")
     if not isinstance(role, str) or not role:

@@ -26,7 +26,7 @@ class ResponseFields:
             "output": [],
             "error": None,
             "incomplete_details": None,
-            "metadata": {},
+            "metadata": said("metadata") or {},
             "parallel_tool_calls": True,
             "tool_choice": said("tool_choice") or "auto",
             "tools": said("tools") or [],

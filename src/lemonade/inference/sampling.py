@@ -22,6 +22,8 @@ Count = Annotated[int, Meta(ge=1, le=MAX_INT)]
 ContextSize = Annotated[int, Meta(ge=-1, le=MAX_INT)]
 Choices = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
 Alternatives = Annotated[int, Meta(ge=0, le=MAX_ALTERNATIVES)]
+#: An empty text would end every answer before its first token.
+Stop = Annotated[str, Meta(min_length=1)] | list[Annotated[str, Meta(min_length=1)]]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 #: Source of the bounds: OpenAI's API.
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
