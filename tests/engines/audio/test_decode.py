@@ -111,6 +111,14 @@ def test_a_file_that_was_cut_off_gives_what_there_is(tmp_path: Path) -> None:
     assert 1 < len(read(tmp_path, mp3[: len(mp3) // 2])) / RATE < 4
 
 
+def test_titles_may_be_written_in_any_way(tmp_path: Path) -> None:
+    """Older programs write them in the encoding of their country."""
+    title = "Grüße".encode("latin-1") + b"\0"
+    info = b"INFOINAM" + struct.pack("<I", len(title)) + title
+    data = riff(pcm(tone()))
+    assert len(read(tmp_path, data + b"LIST" + struct.pack("<I", len(info)) + info)) == RATE
+
+
 def test_damage_in_the_middle_costs_what_is_damaged(tmp_path: Path) -> None:
     mp3 = bytearray(encoded(tone(5), "mp3", "libmp3lame", form="fltp"))
     middle = len(mp3) // 2

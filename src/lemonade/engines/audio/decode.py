@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lemonade.errors import InvalidArgument
 
@@ -50,7 +50,7 @@ def decode(path: Path, *, rate: int = RATE, longest: float = LONGEST) -> Iterato
     import av
 
     try:
-        container = av.open(str(path), options={"format_whitelist": _READERS}, metadata_errors="replace")
+        container = _opened(path)
     except (av.FFmpegError, ValueError):
         raise _refused(f"is no sound file that can be read; accepted are {ACCEPTED}") from None
     with container:
@@ -75,7 +75,7 @@ def duration(path: Path) -> float | None:
     import av
 
     try:
-        with av.open(str(path), options={"format_whitelist": _READERS}, metadata_errors="replace") as container:
+        with _opened(path) as container:
             return container.duration / av.time_base if container.duration and container.duration > 0 else None
     except (av.FFmpegError, ValueError):
         return None
@@ -105,6 +105,15 @@ def from_pcm(data: bytes, rate: int = RATE, *, wanted: int = RATE) -> Samples:
     resampler = av.AudioResampler(format="fltp", layout="mono", rate=wanted)
     pieces = [*resampler.resample(frame), *resampler.resample(None)]
     return np.concatenate([piece.to_ndarray()[0] for piece in pieces])
+
+
+def _opened(path: Path) -> av.container.InputContainer:
+    import av
+
+    # Up to version 18 a title that is no UTF-8 fails, unless this is said; later ones do not take it.
+    more: Any = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
+    opened: av.container.InputContainer = av.open(str(path), options={"format_whitelist": _READERS}, **more)
+    return opened
 
 
 def _check(stream: av.AudioStream) -> None:
