@@ -48,6 +48,9 @@ async def test_speech_becomes_text(ear: Daemon) -> None:
     assert [first["transcript"], second["transcript"]] == ["2080 ms", "1600 ms"]
     for event in client.seen:
         check(event)
+    paths = [request["path"] for request in ear.seen("ear")["requests"]]
+    assert paths.count("/pcm?rate=16000") == 2
+    assert set(paths) <= {"/pcm?rate=16000", "/pcm?rate=16000&draft=1"}
     assert ear.entry("ear")["is_busy"] is False, "no lease stays"
 
 

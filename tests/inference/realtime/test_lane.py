@@ -81,8 +81,12 @@ async def test_a_wish_that_is_not_wanted_any_more_makes_room() -> None:
 
 def test_the_pace_follows_what_the_engine_does() -> None:
     lane = Lane()
-    lane.note(1.0, 2.0)
+    lane.note(1.0, 2.0, draft=False)
     assert lane.pace == 0.5
     for _ in range(20):
-        lane.note(0.2, 2.0)
+        lane.note(0.2, 2.0, draft=True)
     assert 0.1 <= lane.pace < 0.11
+    lane.note(4.0, 2.0, draft=False)
+    assert lane.pace < 0.11, "a final text takes more work"
+    lane.note(0.1, 2.0, draft=False)
+    assert lane.pace == 0.05

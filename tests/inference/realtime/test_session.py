@@ -117,6 +117,7 @@ async def test_a_turn_from_its_beginning_to_its_text() -> None:
         assert len(items) == 1
         (done,) = world.of(say.Completed)
         assert done.transcript == "4180 ms"
+        assert [speech.draft for _, speech in world.engine.asked] == [True, True, True, False]
         assert done.usage == {"type": "duration", "seconds": 4.18}
         assert len({message.event_id for message in world.told}) == len(world.told)
         assert world.engine.warmed == ["ear"]

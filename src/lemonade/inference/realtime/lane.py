@@ -17,7 +17,7 @@ class Lane:
     """The way to one model. At most one interim transcription is under way, and none while a final one is due.
 
     Attributes:
-        pace: seconds that the engine takes for a second of audio, as it did lately; 0 before it has heard any.
+        pace: seconds that the engine takes for a draft of a second of audio, as it did lately; 0 before the first.
     """
 
     def __init__(self) -> None:
@@ -26,10 +26,14 @@ class Lane:
         self._interim: asyncio.Task[None] | None = None
         self._waiting: dict[object, Begin] = {}
 
-    def note(self, seconds: float, audio: float) -> None:
-        """The engine took so many seconds for so many seconds of audio."""
+    def note(self, seconds: float, audio: float, *, draft: bool) -> None:
+        """The engine took so many seconds for so many seconds of audio. A final text takes more work than a draft, so
+        it only shows that the engine is quicker than was thought."""
         pace = seconds / audio
-        self.pace = (self.pace + pace) / 2 if self.pace else pace
+        if not self.pace:
+            self.pace = pace
+        else:
+            self.pace = (self.pace + pace) / 2 if draft else min(self.pace, pace)
 
     @contextlib.contextmanager
     def final(self) -> Iterator[None]:

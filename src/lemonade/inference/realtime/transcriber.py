@@ -91,7 +91,7 @@ class Transcriber:
     async def _ask(self, model: Model, speech: Speech, metrics: Metrics | None) -> str:
         work = Transcription(speech)
         await on_engine(self._residency, model, work, metrics=metrics)
-        self.lane(model).note(work.seconds, len(speech.padded) / WIDTH / speech.rate)
+        self.lane(model).note(work.seconds, len(speech.padded) / WIDTH / speech.rate, draft=speech.draft)
         return work.text
 
 
@@ -114,6 +114,8 @@ class Transcription:
             query["language"] = speech.language
         if speech.prompt:
             query["prompt"] = speech.prompt
+        if speech.draft:
+            query["draft"] = "1"
         self._path = f"/pcm?{urlencode(query)}"
         self._audio = speech.padded
         self.passed_on = False
