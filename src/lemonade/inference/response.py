@@ -84,7 +84,7 @@ def shape(request: ResponsesRequest, raw: bytes) -> Tree:
     for name in ("previous_response_id", "conversation"):
         if isinstance(getattr(request, name), str | dict):
             raise InvalidArgument(
-                f"'{name}' cannot be followed, since answers are not kept here; send all of the conversation in 'input'.",
+                f"'{name}' cannot be followed, since answers are not kept here; send all of it in 'input'.",
                 param=name,
             )
     body: Tree = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
