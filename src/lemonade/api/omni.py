@@ -14,7 +14,7 @@ import msgspec
 
 from lemonade.api.conversation import converse
 from lemonade.api.parts import parts_of
-from lemonade.errors import EngineReplied, LemonadeError, RequestError, UnsupportedOperation
+from lemonade.errors import EngineReplied, LemonadeError, UnsupportedOperation
 from lemonade.inference import images, speech
 from lemonade.inference.chat import ChatRequest, check, check_reply
 from lemonade.inference.cloud import forward_cloud
@@ -232,7 +232,7 @@ class Components:
             return await self._say(model, {**request, "response_format": "wav"})
         try:
             return await self._say(model, {"voice": DEFAULT_VOICE, **request})
-        except RequestError as error:
+        except LemonadeError as error:
             if error.param != "voice":
                 raise
             # Small planners make voices up. What was to be said is worth more.

@@ -374,3 +374,27 @@ async def test_a_planner_that_fails_fails_the_request() -> None:
 async def test_an_answer_that_was_cut_says_so() -> None:
     _, answered = await answer(FakeHands({"content": "And then", "finish_reason": "length"}))
     assert answered["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_planner_that_was_cut_short_before_its_first_word_is_not_spoken_for() -> None:
+    _, answered = await answer(FakeHands({"content": "", "finish_reason": "length"}))
+    assert (said(answered), answered["choices"][0]["finish_reason"]) == ("", "length")
+
+
+async def test_the_planner_is_told_of_tools_only_where_there_are_some() -> None:
+    hands = FakeHands({"content": "Hi."})
+    await answer(hands, components=(PLANNER,))
+    assert "tools" not in hands.bodies[0]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("text", ["![" * 300_000, "<audio" * 100_000, f"{PNG[:42]}" * 10_000, "![](" + " " * 300_000])
+async def test_odd_texts_are_left_alone_in_linear_time(text: str) -> None:
+    hands = FakeHands({"content": "Hi."})
+    await answer(hands, {"messages": [user(text)]})
+    assert hands.bodies[0]["messages"][1]["content"] == text
+
+
+async def test_a_failure_before_the_first_event_begins_the_stream() -> None:
+    sink = FakeSink()
+    await Stream(sink, "omni").fail(EngineReplied("broken", status=500))
+    assert sink.events()[0]["choices"][0]["delta"]["role"] == "assistant"
