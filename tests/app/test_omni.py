@@ -326,6 +326,12 @@ def test_models_come_and_go(daemon: Daemon) -> None:
         daemon.post("/v1/delete", {"model_name": "user.Two"})
 
 
+def test_a_model_that_makes_pictures_larger_is_neither_loaded_nor_asked_to_draw(daemon: Daemon) -> None:
+    define(daemon, "Large", "collection.omni", components=["RealESRGAN-x4plus", "planner", "Painter"])
+    assert len(media(content(ask(daemon, [APPLE], DONE, model="Large")))) == 1
+    assert daemon.post("/v1/load", {"model_name": "user.Large"}).status == 200
+
+
 def test_a_planner_at_a_provider(daemon: Daemon) -> None:
     with FakeProvider() as provider:
         body = {"backend": "cloud", "provider": "afar", "base_url": provider.url, "allow_insecure_http": True}

@@ -81,7 +81,7 @@ async def _load_parts(exchange: Exchange, collection: Model, pinned: bool | None
     services = exchange.services
     for name in collection.components:
         entry = services.catalog.entry_or_none(name)
-        if entry is not None and entry.model.recipe != "cloud":
+        if entry is not None and entry.model.recipe != "cloud" and "on-demand" not in entry.model.labels:
             await services.residency.load(entry.model, {}, pinned=pinned)
 
 

@@ -148,7 +148,8 @@ TOOLS = (GENERATE, EDIT, SPEAK)
 
 def offered(components: Iterable[Model]) -> Mapping[str, tuple[Tool, Model]]:
     """Tool name to the tool and the first component that can do its work; without those that none can."""
-    components = tuple(components)
+    # Models that make pictures larger have the label `image`, too, and make none.
+    components = tuple(model for model in components if "upscaling" not in model.labels)
     found = {}
     for tool in TOOLS:
         worker = next((model for model in components if tool.label in model.labels), None)
