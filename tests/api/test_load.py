@@ -75,6 +75,16 @@ def test_saved_and_set_contexts(make_daemon: Callable[..., Daemon]) -> None:
             assert model.get("context_length", 1) > 0
 
 
+def test_a_context_beyond_what_the_model_was_made_for(make_daemon: Callable[..., Daemon]) -> None:
+    one = make_daemon()
+    one.add_model("a", **{"llama.context_length": 512})
+    with one:
+        for arguments, told in (("", 512), ("--rope-scale 4", 2048)):
+            load(one, ctx_size=2048, llamacpp_args=arguments)
+            for model in (one.get("/v1/models/a").json(), one.get("/v1/models").json()["data"][0]):
+                assert model["context_length"] == told
+
+
 def test_a_bad_option_loads_nothing(daemon: Daemon) -> None:
     answer = daemon.post("/v1/load", {"model_name": "a", "llamacpp_args": 5, "save_options": True})
     assert (answer.status, answer.error["param"]) == (400, "llamacpp_args")

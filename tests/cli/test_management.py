@@ -178,6 +178,7 @@ def test_scan(shell: Shell, site: Daemon) -> None:
     assert found["tiny-1b"]["tool"] == "ollama"
     assert set(found["Big"]["checkpoints"]) == {"main", "mmproj"}
     assert "Big" in shell("scan", "big").out
+    assert "'nobody'" in shell("scan", "nobody").err
     assert shell("scan", "tiny", "--add").code == 0
     assert shell("scan", "Big", "--add").code == 0
     assert "nothing new" in shell("scan", "Big", "--add").err

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_lm_studio(tmp_path: Path, folder: str) -> None:
     assert find({"HF_HUB_CACHE": str(tmp_path / "none")}, tmp_path) == [
         Found(tool="lm-studio", name="m", checkpoints={"main": str(main)}, size=4)
     ]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / ".lmstudio" / "models"
+    put(folder / "real.gguf")
+    os.mkfifo(folder / "pipe.gguf")
+    assert [each.name for each in find({"HF_HUB_CACHE": str(tmp_path / "none")}, tmp_path)] == ["real"]
 
 
 def test_the_hugging_face_cache(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ def scan(
         rows = [[each.name, each.tool, size(each.size).rjust(9), each.checkpoints["main"]] for each in found]
         print_table(["model", "found in", "size", "where"], rows)
         note("Use them here: lemonade scan --add")
+    elif name:
+        note(f"Nothing with '{name}' in its name was found. All that there is: lemonade scan")
     else:
         note("Nothing was found in the folders of Ollama, LM Studio and the Hugging Face cache.")
 

@@ -134,6 +134,8 @@ def no_gguf(path: str) -> str:
 
 def has_magic(path: Path) -> bool:
     """Whether the file can be read and begins as every GGUF file does."""
+    if not path.is_file():
+        return False  # a pipe would be waited for
     try:
         with path.open("rb", buffering=0) as file:
             return file.read(len(MAGIC)) == MAGIC

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -112,7 +113,8 @@ class Listing:
         entries = services.catalog.listed(show_all=show_all)
         # What is loaded, and with which context, shows in `context_length`.
         loaded = tuple(
-            (one.key, one.options.get("ctx_size"), one.launch.context) for one in services.residency.residents()
+            (one.key, one.options.get("ctx_size"), one.launch.context, _stretched(one.launch.argv))
+            for one in services.residency.residents()
         )
         stamp = (services.catalog.version, loaded, services.settings["ctx_size"])
         key = (show_all, include_paths)
@@ -178,13 +180,20 @@ def describe(services: Services, entry: Entry, *, include_paths: bool = False, d
     return shown
 
 
+def _stretched(argv: Sequence[str]) -> bool:
+    """Whether an engine was told to make more of the model's context than it was made for."""
+    return any(word.startswith(("--rope-", "--yarn-")) for word in argv)
+
+
 def _context_length(services: Services, entry: Entry) -> int | None:
     """The loaded context size, else the configured one, else the model's own window."""
     for resident in services.residency.residents():
         if resident.key == entry.model.canonical:
             running = resident.launch.context or resident.options.get("ctx_size")
             if isinstance(running, int) and running > 0:
-                return running
+                # Beyond what the model was made for llama.cpp refuses prompts, whatever the context is.
+                window = None if _stretched(resident.launch.argv) else entry.max_context_window
+                return min(running, window or running)
     configured = entry.recipe_options.get("ctx_size", services.settings["ctx_size"])
     if (
         isinstance(configured, int)
