@@ -477,3 +477,17 @@ def test_errors_of_all_shapes(body: bytes) -> None:
     assert error.status == 418
     msgspec.json.encode(error.body())
     assert "cloud (afar) request failed: " in error.message
+
+
+@pytest.mark.parametrize("status", [200, 201, 204])
+def test_a_success_that_is_no_answer_is_a_bad_gateway_and_not_worth_another_try(status: int) -> None:
+    error = provider_failure("afar", status, b'{"choices": []}', {"content-type": "application/json"})
+    assert (error.status, error.retry) == (502, False)
+    assert f"it answered {status} and something that is no answer of this API (application/json)" in error.message
+
+
+@pytest.mark.parametrize("status", [201, 600, 999])
+def test_a_status_that_tells_of_no_failure_is_none_of_ours(status: int) -> None:
+    error = provider_failure("afar", status, b'{"error": {"message": "no"}}', {})
+    assert (error.status, error.retry) == (502, True)
+    assert provider_failure("afar", status, b'{"error": {"message": "no", "code": 429}}', {}).status == 429

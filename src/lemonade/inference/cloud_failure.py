@@ -33,7 +33,7 @@ def provider_failure(provider: str, status: int, body: bytes, headers: Mapping[s
     """A provider's error answer as a failure of ours.
 
     Args:
-        status: 200 for an error that came with the status of a success.
+        status: as it came; one of a success, or one that there is not, becomes 502 unless the error names another.
     """
     try:
         answer: Any = msgspec.json.decode(body)
@@ -45,13 +45,18 @@ def provider_failure(provider: str, status: int, body: bytes, headers: Mapping[s
     text = fields.get("message")
     if isinstance(text, list | dict):
         text = msgspec.json.encode(text).decode()
+    lasting = False
     if not isinstance(text, str) or not text:
         kind = headers.get("content-type", "")[:80]
-        text = f"it answered {status} and no reason ({kind or 'of no type'}). Is its base_url right?"
+        reason = "no reason" if status >= 400 else "something that is no answer of this API"
+        text = f"it answered {status} and {reason} ({kind or 'of no type'}). Is its base_url right?"
+        # Asked again it answers, and may charge for, the same.
+        lasting = status < 400
     code = fields.get("code")
-    if status == 200:
+    if not 400 <= status <= 599:
         status = code if isinstance(code, int) and 400 <= code <= 599 else 502
-    kind_of = ProviderBusy if status in (408, 409, 425, 429) or status >= 500 else ProviderReplied
+    busy = not lasting and (status in (408, 409, 425, 429) or status >= 500)
+    kind_of = ProviderBusy if busy else ProviderReplied
     failure = kind_of(
         f"cloud ({provider}) request failed: {secrets.hide(text)[:MAX_TEXT]}",
         status=status,
