@@ -136,6 +136,7 @@ def test_as_json_and_by_the_name_of_a_router(lemonade: Shell, file: str) -> None
     ("arguments", "words"),
     [
         (("missing.json", "x"), "missing.json"),
+        (("/missing/policy", "x"), "/missing/policy"),
         (("small", "x"), "small is no router, but a model of the recipe llamacpp"),
         (("nobody", "x"), "was not found"),
         (("POLICY", "x", "--metadata", "team"), "is not KEY=VALUE"),
@@ -154,6 +155,7 @@ def test_what_is_no_policy(lemonade: Shell, file: str, arguments: tuple[str, ...
         ("[]", "holds no policy"),
         ('{"routing": {}}', "Invalid routing policy: 'components' must be an array of at least one string"),
         ('{"routing": 1}', "Invalid routing policy"),
+        ('{"routing": {"candidates": 5, "classifiers": 5}}', "Invalid routing policy"),
         (json.dumps({**POLICY, "weights": 1}), "'weights' is not known here"),
     ],
 )

@@ -74,7 +74,8 @@ def _printable(line: str) -> str:
 
 def is_file(policy: str) -> bool:
     """Whether a file is meant rather than a model."""
-    return policy.endswith(".json") or Path(policy).is_file()
+    path = Path(policy)
+    return policy.endswith(".json") or policy.startswith(("./", "../")) or path.is_absolute() or path.is_file()
 
 
 def read_policy(file: str) -> dict[str, Any]:
@@ -103,8 +104,12 @@ def _named(routing: Any) -> list[str]:
     """The models that a policy names."""
     if not isinstance(routing, dict):
         return []
-    asked = [routing.get("router"), *(routing.get("classifiers") or [])]
-    models = [*(routing.get("candidates") or []), *(one.get("model") for one in asked if isinstance(one, dict))]
+    # What is no array is the daemon's to tell.
+    classifiers, candidates = (
+        each if isinstance(each, list) else [] for each in (routing.get("classifiers"), routing.get("candidates"))
+    )
+    asked = [routing.get("router"), *classifiers]
+    models = [*candidates, *(one.get("model") for one in asked if isinstance(one, dict))]
     return list(dict.fromkeys(name for name in models if isinstance(name, str)))
 
 
