@@ -17,6 +17,7 @@ from lemonade.errors import (
     SlotsPinned,
 )
 from lemonade.model import Model
+from lemonade.residency import launcher
 from lemonade.residency.failures import CRASH_WINDOW, CRASHES, REMEMBERED
 from lemonade.residency.manager import Residency
 from lemonade.residency.resident import Resident
@@ -629,6 +630,25 @@ async def test_want_of_memory_stops_idle_models_and_tries_once_more(make: Make, 
         await use(residency, B)
     assert names(residency) == ["C"]
     assert world.starts("B") == 2
+
+
+async def test_a_start_that_is_given_up_before_its_process_gives_its_port_back(
+    make: Make, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[int] = []
+    monkeypatch.setattr(launcher, "take_port", lambda: 4711)
+    monkeypatch.setattr(launcher, "release_port", released.append)
+    residency = make()
+    loading = asyncio.ensure_future(residency.load(A, {}))
+    while residency._schedule.starting is None:
+        await asyncio.sleep(0)
+    start = residency._schedule.starting
+    residency._schedule.fail(start, ModelLoadError("no longer wanted"))
+    with pytest.raises(ModelLoadError):
+        await loading
+    await settle()
+    assert world.started == []
+    assert released == [4711]
 
 
 async def test_want_of_memory_with_nobody_idle_is_one_attempt(make: Make, world: World) -> None:

@@ -45,10 +45,10 @@ class Launcher:
         port = take_port()
         try:
             launch = self._loader.launch(start.model, options, port)
+            _go_on(start)
         except BaseException:
             release_port(port)
             raise
-        _go_on(start)
         start.process = process = await self._start(launch)
         try:
             _go_on(start)
