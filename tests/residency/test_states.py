@@ -230,7 +230,8 @@ class Machine(RuleBasedStateMachine):
                 for process in self.world.started:
                     process.gate.set()
                 await fakes.settle(10)
-                if all(task.done() for task in waiting):
+                # A start that has begun goes on without those who wanted it, and may take a second attempt.
+                if all(task.done() for task in waiting) and self.residency.loading() == []:
                     break
             assert [task for task in waiting if not task.done()] == []
             for task in waiting:
