@@ -67,7 +67,8 @@ class Client:
         begin = time.perf_counter()
         results = await asyncio.gather(*(self.stream() for _ in range(streams)))
         seconds = time.perf_counter() - begin
-        assert all(events >= chunks for _, events in results), results
+        # A character of several tokens is one event: an answer may have a few less than tokens.
+        assert all(events >= 0.8 * chunks for _, events in results), results
         return sum(events for _, events in results) / seconds
 
     async def first_chunks(self, count: int) -> list[float]:
