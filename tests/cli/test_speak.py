@@ -57,6 +57,15 @@ def test_an_unknown_ending_is_refused_before_anything_is_asked(
     assert not daemon.requests
 
 
+def test_a_folder_that_is_not_there_is_named_before_anything_is_asked(
+    lemonade: Shell, daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    ended = lemonade("speak", "Hi.", "-o", str(tmp_path / "missing" / "out.mp3"))
+    assert ended.code == 2
+    assert "There is no folder" in ended.err
+    assert not daemon.requests
+
+
 def test_the_text_may_come_from_stdin(lemonade: Shell, daemon: FakeDaemon, tmp_path: Path) -> None:
     assert lemonade("speak", "-o", str(tmp_path / "a.mp3"), stdin="Grüße\n").code == 0
     assert asked(daemon)["input"] == "Grüße\n"

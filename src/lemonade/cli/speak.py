@@ -72,6 +72,8 @@ def speak(
     if output is not None and form is None and ending not in ENDINGS:
         known = ", ".join(ENDINGS)
         raise typer.BadParameter(f"{output.name} must end in one of {known}, or give --format.", param_hint="-o")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"There is no folder {output.parent}.", param_hint="-o")
     request: dict[str, Any] = {"model": model, "input": said, "response_format": form or ENDINGS.get(ending, "mp3")}
     request |= {key: value for key, value in {"voice": voice, "speed": speed}.items() if value is not None}
 

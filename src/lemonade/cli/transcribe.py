@@ -68,6 +68,8 @@ def transcribe(
         raise typer.BadParameter(f"There is no file {file}.", param_hint="FILE")
     if output is not None and str(output) == "-":
         output = None
+    if output is not None and not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"There is no folder {output.parent}.", param_hint="-o")
     wanted = written or Format(ENDINGS.get(output.suffix.lower(), "text") if output else "text")
     if words and wanted != Format.VERBOSE_JSON:
         raise typer.BadParameter("It goes with --format verbose_json.", param_hint="--words")

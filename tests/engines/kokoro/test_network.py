@@ -34,6 +34,11 @@ def test_sound_without_silence_around_it(network: Network) -> None:
 
 
 @pytest.mark.real
+def test_the_memory_of_a_long_piece_is_not_kept(network: Network) -> None:
+    assert network._session.get_session_options().enable_cpu_mem_arena is False
+
+
+@pytest.mark.real
 def test_the_same_twice_is_the_same_and_a_mixture_is_between(network: Network) -> None:
     heart, george = (network.speak("hI ðˈɛɹ.", voice(name), 1.0) for name in ("af_heart", "bm_george"))
     assert np.array_equal(heart, network.speak("hI ðˈɛɹ.", voice("af_heart"), 1.0))

@@ -23,11 +23,12 @@ def test_sixteen_bits_are_brought_down() -> None:
     assert raster.rgb(raster.opened(packed(grey), "image"))[0, :, 0].tolist() == [0, 128, 255]
 
 
-@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n", file()[:60], b"GIF89a" + bytes(50)])
+@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n", file()[:33], file()[:60], b"GIF89a" + bytes(50)])
 def test_damaged_files_are_the_clients_mistake(data: bytes) -> None:
     with pytest.raises(InvalidArgument, match="'mask' is a damaged picture") as caught:
         raster.opened(data, "mask")
     assert caught.value.param == "mask"
+    assert "BytesIO" not in str(caught.value)
 
 
 def test_a_start_is_cut_to_the_proportions() -> None:

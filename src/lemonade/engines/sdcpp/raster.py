@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.PngImagePlugin import PngInfo
 
 from lemonade.errors import InvalidArgument
@@ -28,6 +28,9 @@ def opened(data: bytes, param: str) -> Image.Image:
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             picture.load()
+    except UnidentifiedImageError:
+        # Its text names an object of this program.
+        raise InvalidArgument(f"'{param}' is a damaged picture: it has no image data.", param=param) from None
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise InvalidArgument(f"'{param}' is a damaged picture: {error}.", param=param) from None
     return picture
