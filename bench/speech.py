@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from lemonade.engines.backends import physical_cores
-from lemonade.engines.worker import KEY_HEADER, KEY_VARIABLE, PATIENT
+from lemonade.engines.worker_launch import KEY_HEADER, KEY_VARIABLE, PATIENT
 from tests.daemon import Daemon, free_port
 from tests.hearing import SENTENCES, Listener, word_errors
 from tests.kokoro import kokoro

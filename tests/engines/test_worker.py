@@ -14,7 +14,7 @@ from lemonade.engines.connection import Connection
 from lemonade.engines.engine import ABANDONED, Launch
 from lemonade.engines.ports import PortLost, take_port
 from lemonade.engines.process import EngineProcess
-from lemonade.engines.worker import KEY_HEADER, worker_launch
+from lemonade.engines.worker_launch import KEY_HEADER, worker_launch
 from lemonade.errors import EngineLost, ModelLoadError
 
 ROOT = Path(__file__).parent.parent.parent

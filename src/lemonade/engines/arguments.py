@@ -42,7 +42,10 @@ def parse(text: str, flags: Iterable[Flag], *, option: str, reserved: Mapping[st
     """
     known = {name: flag for flag in flags for name in flag.names}
     made: dict[str, Any] = {}
-    rest = list(reversed(_words(text, option)))
+    try:
+        rest = words_of(text)[::-1]
+    except ValueError as error:
+        raise InvalidArgument(f"'{option}': {error}.", param=option) from None
     while rest:
         word = rest.pop()
         if word in reserved:
@@ -65,11 +68,16 @@ def parse(text: str, flags: Iterable[Flag], *, option: str, reserved: Mapping[st
     return made
 
 
-def _words(text: str, option: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """The words of an argument string, quotes obeyed, `--flag=value` as two words.
+
+    Raises:
+        ValueError: a quotation without an end.
+    """
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InvalidArgument(f"'{option}': {error} in {text[:200]!r}.", param=option) from None
+        raise ValueError(f"{error} in {text[:200]!r}") from None
     made: list[str] = []
     for word in words:
         name, equals, value = word.partition("=")

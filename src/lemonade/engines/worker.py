@@ -13,7 +13,6 @@ import hmac
 import importlib
 import json
 import os
-import secrets
 import select
 import socket
 import socketserver
@@ -28,17 +27,12 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl
 
-from lemonade.engines.engine import ABANDONED, Launch
+from lemonade.engines.engine import ABANDONED
+from lemonade.engines.worker_launch import KEY_HEADER, KEY_VARIABLE
 from lemonade.errors import EngineError, LemonadeError
 
-#: Carries the secret that keeps other programs of this machine away from the operations.
-KEY_HEADER = "X-Worker-Key"
-KEY_VARIABLE = "LEMONADE_WORKER_KEY"
 #: Seconds between two looks at whether the client of a waiting or unstoppable job is still there.
 LOOK = 0.1
-#: Engines compute with threads of their own that wait by spinning, unless they are told not to: two engines would
-#: fight for the cores.
-PATIENT = {"OMP_WAIT_POLICY": "passive"}
 
 
 class Cancelled(Exception):
@@ -125,31 +119,6 @@ def concurrent(operation: Operation) -> Operation:
     """Marks an operation that need not wait for the others."""
     operation.concurrent = True  # type: ignore[attr-defined]
     return operation
-
-
-def worker_launch(
-    *,
-    name: str,
-    module: str,
-    config: Mapping[str, Any],
-    port: int,
-    env: Mapping[str, str] = {},
-    backend: str = "cpu",
-    device: str = "cpu",
-    slots: int = 1,
-) -> Launch:
-    """The process that runs `module`, for an engine's `plan`."""
-    key = secrets.token_hex(16)
-    return Launch(
-        name=name,
-        argv=(sys.executable, "-m", __name__, module, "--port", str(port), json.dumps(config)),
-        port=port,
-        env={**PATIENT, **env, KEY_VARIABLE: key},
-        headers={KEY_HEADER: key},
-        backend=backend,
-        device=device,
-        slots=slots,
-    )
 
 
 class Turns:

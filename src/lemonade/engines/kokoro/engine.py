@@ -9,7 +9,7 @@ from typing import Any
 from lemonade.engines.backends import installed_version, physical_cores
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.kokoro.layout import find
-from lemonade.engines.worker import worker_launch
+from lemonade.engines.worker_launch import worker_launch
 from lemonade.errors import ModelLoadError
 from lemonade.model import Model
 

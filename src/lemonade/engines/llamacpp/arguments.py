@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import re
-import shlex
 from collections.abc import Iterable, Sequence
 
+from lemonade.engines.arguments import words_of
 from lemonade.engines.llamacpp.flags import MANAGED, SERVER_ONLY, TAKEN
 from lemonade.engines.llamacpp.words import Flag, Setting, names_in
 from lemonade.errors import InvalidArgument
@@ -31,23 +30,15 @@ OPTION = "llamacpp_args"
 
 
 def split(text: str) -> list[str]:
-    """The words of an argument string, quotes obeyed, `--flag=value` as two words.
+    """The words of the option, as `engines.arguments.words_of` reads them.
 
     Raises:
         InvalidArgument: a quotation without an end.
     """
     try:
-        words = shlex.split(text)
+        return words_of(text)
     except ValueError as error:
-        raise _invalid(f"{error} in {text!r}") from None
-    made: list[str] = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        if equals and re.fullmatch(r"--?[A-Za-z][\w-]*", name):
-            made += [name, value]
-        else:
-            made.append(word)
-    return made
+        raise _invalid(str(error)) from None
 
 
 def refuse_reserved(words: Sequence[str]) -> None:

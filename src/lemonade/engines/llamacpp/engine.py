@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from lemonade.engines.backends import find_program, installed_version, physical_cores
+from lemonade.engines.choice import choose, unknown
 from lemonade.engines.engine import Backend, Build, Launch
 from lemonade.engines.llamacpp import decisions
 from lemonade.engines.llamacpp.arguments import mentions, number, parse, refuse_reserved, split
@@ -86,7 +87,7 @@ class LlamaCpp:
     def build(self, backend: str, arch: str = "") -> Build | None:
         """As `engine.Fetched` has it."""
         if backend not in [one.name for one in self.backends()]:
-            raise self._unknown(backend)
+            raise unknown(self.backends(), backend, recipe="llamacpp", section="llamacpp")
         if backend == "system" or (not arch and self._native.is_users_own(backend)):
             return None
         if not arch and backend in dict(_bundled()) and not self._native.is_wanted(backend):
@@ -198,27 +199,8 @@ class LlamaCpp:
         return ["--sleep-idle-seconds", str(max(1, int(options.get("downsize_idle_timeout", 60)) - 1))]
 
     def _backend(self, options: Mapping[str, Any]) -> Backend:
-        wanted = _text(options, "llamacpp_backend") or "auto"
-        if wanted == "auto":
-            wanted = str(self._settings["llamacpp.backend"]) or "auto"
-        known = self.backends()
-        if wanted == "auto":
-            for backend in known:
-                if backend.can_run:
-                    return backend
-            reasons = " ".join(backend.message for backend in known if backend.state == "installable")
-            raise ModelLoadError(f"no backend of llamacpp can run here. {reasons}")
-        for backend in known:
-            if backend.name == wanted:
-                if backend.can_run:
-                    return backend
-                how = f" Install it: {backend.action}" if backend.action else ""
-                raise ModelLoadError(f"the backend `{wanted}` of llamacpp cannot run here. {backend.message}{how}")
-        raise self._unknown(wanted)
-
-    def _unknown(self, name: str) -> InvalidArgument:
-        names = ", ".join(["auto", *(backend.name for backend in self.backends())])
-        return InvalidArgument(f"'llamacpp.backend' must be one of: {names}, not {name!r}", param="llamacpp_backend")
+        setting = self._settings["llamacpp.backend"]
+        return choose(self.backends(), options, recipe="llamacpp", section="llamacpp", setting=setting)
 
 
 def _bundled() -> list[tuple[str, str]]:

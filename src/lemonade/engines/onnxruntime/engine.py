@@ -11,7 +11,7 @@ from typing import Any
 
 from lemonade.engines.backends import installed_version
 from lemonade.engines.engine import Backend, Launch
-from lemonade.engines.worker import worker_launch
+from lemonade.engines.worker_launch import worker_launch
 from lemonade.errors import InvalidArgument, ModelLoadError, ModelLoadRefused
 from lemonade.model import Model
 from lemonade.settings import Settings

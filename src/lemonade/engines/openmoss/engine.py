@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lemonade.engines.choice import choose
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.openmoss.protocol import PROGRAM
 from lemonade.engines.programs import program_in
-from lemonade.errors import InvalidArgument, ModelLoadError
+from lemonade.errors import ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Settings
 
@@ -77,20 +78,8 @@ class OpenMoss:
         return program_in(folder, PROGRAM) if folder is not None else None
 
     def _backend(self, options: Mapping[str, Any]) -> Backend:
-        wanted = str(options.get("openmoss_backend") or "auto")
-        if wanted == "auto":
-            wanted = str(self._settings["openmoss.backend"]) or "auto"
-        known = self.backends()
-        if wanted not in ("auto", *BACKENDS):
-            names = ", ".join(("auto", *BACKENDS))
-            raise InvalidArgument(
-                f"'openmoss_backend' must be one of: {names}, not {wanted!r}", param="openmoss_backend"
-            )
-        fitting = [backend for backend in known if wanted in ("auto", backend.name)]
-        for backend in fitting:
-            if backend.can_run:
-                return backend
-        raise ModelLoadError(f"openmoss cannot run here. {fitting[0].message}")
+        setting = self._settings["openmoss.backend"]
+        return choose(self.backends(), options, recipe="openmoss", section="openmoss", setting=setting)
 
 
 def _loader_path(folder: Path) -> dict[str, str]:

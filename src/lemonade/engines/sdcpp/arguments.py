@@ -6,11 +6,10 @@ The bundled engine is a library without a command line, so each flag of sd-serve
 from __future__ import annotations
 
 import difflib
-import re
-import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from lemonade.engines.arguments import words_of
 from lemonade.engines.llamacpp.words import Read, choice, directory, existing, number, text, whole
 from lemonade.errors import InvalidArgument
 
@@ -199,21 +198,16 @@ class Changes(NamedTuple):
     host: dict[str, Any]
 
 
-def split(arguments: str) -> list[str]:
-    """The words of an argument string, quotes obeyed, `--flag=value` as two words.
+def split(text: str) -> list[str]:
+    """The words of the option, as `engines.arguments.words_of` reads them.
 
     Raises:
         InvalidArgument: a quotation without an end.
     """
     try:
-        words = shlex.split(arguments)
+        return words_of(text)
     except ValueError as error:
-        raise _invalid(f"{error} in {arguments!r}") from None
-    made: list[str] = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        made += [name, value] if equals and re.fullmatch(r"--?[A-Za-z][\w-]*", name) else [word]
-    return made
+        raise _invalid(str(error)) from None
 
 
 def refuse_reserved(words: Sequence[str]) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lemonade.engines.backends import find_program, installed_version, physical_cores
+from lemonade.engines.choice import choose
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.llamacpp.engine import QUIET_DEATH
 from lemonade.engines.sdcpp.arguments import FILES, parse, refuse_reserved, split
-from lemonade.engines.worker import worker_launch
-from lemonade.errors import InvalidArgument, ModelLoadError, ModelLoadRefused
+from lemonade.engines.worker_launch import worker_launch
+from lemonade.errors import ModelLoadError, ModelLoadRefused
 from lemonade.model import Model
 from lemonade.settings import Settings
 
@@ -130,22 +131,8 @@ class SdCpp:
         )
 
     def _backend(self, options: Mapping[str, Any]) -> Backend:
-        wanted = str(options.get("sd-cpp_backend") or "auto")
-        if wanted == "auto":
-            wanted = str(self._settings["sdcpp.backend"]) or "auto"
-        known = self.backends()
-        if wanted == "auto":
-            for backend in known:
-                if backend.can_run:
-                    return backend
-            raise ModelLoadError(f"no backend of sd-cpp can run here. {known[0].message}")
-        for backend in known:
-            if backend.name == wanted:
-                if not backend.can_run:
-                    raise ModelLoadError(f"the backend `{wanted}` of sd-cpp cannot run here. {backend.message}")
-                return backend
-        names = ", ".join(["auto", *(backend.name for backend in known)])
-        raise InvalidArgument(f"'sdcpp.backend' must be one of: {names}, not {wanted!r}", param="sd-cpp_backend")
+        setting = self._settings["sdcpp.backend"]
+        return choose(self.backends(), options, recipe="sd-cpp", section="sdcpp", setting=setting)
 
 
 def _kind(role: str, path: Path) -> str:

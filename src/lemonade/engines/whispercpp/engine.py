@@ -10,9 +10,10 @@ from typing import Any
 
 from lemonade.engines.arguments import parse
 from lemonade.engines.backends import installed_version, physical_cores
+from lemonade.engines.choice import choose
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.whispercpp.flags import FLAGS, RESERVED
-from lemonade.engines.worker import worker_launch
+from lemonade.engines.worker_launch import worker_launch
 from lemonade.errors import InvalidArgument, ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Settings
@@ -74,19 +75,8 @@ class WhisperCpp:
         )
 
     def _backend(self, options: Mapping[str, Any]) -> Backend:
-        wanted = str(options.get("whispercpp_backend") or "auto")
-        if wanted == "auto":
-            wanted = str(self._settings["whispercpp.backend"]) or "auto"
-        known = self.backends()
-        for backend in known:
-            if wanted in ("auto", backend.name):
-                if not backend.can_run:
-                    raise ModelLoadError(f"whispercpp cannot run here. {backend.message}")
-                return backend
-        names = ", ".join(["auto", *(backend.name for backend in known)])
-        raise InvalidArgument(
-            f"'whispercpp_backend' must be one of: {names}, not {wanted!r}", param="whispercpp_backend"
-        )
+        setting = self._settings["whispercpp.backend"]
+        return choose(self.backends(), options, recipe="whispercpp", section="whispercpp", setting=setting)
 
 
 def _part(said: Mapping[str, Any], prefix: str) -> dict[str, Any]:

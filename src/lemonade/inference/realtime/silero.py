@@ -91,7 +91,7 @@ class Silero:
             reply.close()
 
     async def _start(self) -> Connection:
-        from lemonade.engines.worker import worker_launch
+        from lemonade.engines.worker_launch import worker_launch
 
         port = take_port()
         try:
