@@ -25,7 +25,8 @@ TAIL_LINES = 100
 LINE_BYTES = 2048
 #: Lines that an error message shows.
 LINES_SHOWN = 10
-#: Seconds between two looks at an engine that starts: short at first, because a small model is there in a blink.
+#: Seconds between two looks at an engine that starts: short at first, because a small model is there in a blink, and
+#: again whenever it says something, because it may be that it is ready.
 FIRST_POLL = 0.005
 LONGEST_POLL = 0.1
 #: Seconds that a look may take. An engine that is loading may well accept and not answer.
@@ -69,6 +70,7 @@ class EngineProcess(asyncio.SubprocessProtocol):
         self._lines: deque[str] = deque(maxlen=TAIL_LINES)
         self._partial = b""
         self._drained = asyncio.Event()
+        self._spoke = asyncio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
         self._stopping: asyncio.Task[None] | None = None
         headers = {"Host": "127.0.0.1", "Connection": "close", **launch.headers}
@@ -115,6 +117,7 @@ class EngineProcess(asyncio.SubprocessProtocol):
         self._log.debug("started process %d: %s", self.pid, " ".join(self.launch.argv))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._spoke.set()
         *lines, partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._keep(line)
@@ -175,9 +178,16 @@ class EngineProcess(asyncio.SubprocessProtocol):
 
     async def _answered(self) -> None:
         pause = FIRST_POLL
-        while not await self.probe():
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, LONGEST_POLL)
+        while True:
+            self._spoke.clear()
+            if await self.probe():
+                return
+            await asyncio.sleep(FIRST_POLL)
+            try:
+                await asyncio.wait_for(self._spoke.wait(), pause)
+                pause = FIRST_POLL
+            except TimeoutError:
+                pause = min(pause * 1.5, LONGEST_POLL)
 
     async def _drain(self) -> None:
         """Waits for the last words, which may arrive after the exit; not for ever, as others may hold the pipe."""
