@@ -46,7 +46,7 @@ def speed() -> Iterator[tuple[str, str, str]]:
     with running("--parallel 4") as (daemon, engine):
         for streams in (1, 2, 4):
             through, direct = asyncio.run(_alternate(daemon.url, engine, streams))
-            # Of each pair by itself: what else the machine does changes more from minute to minute than what is measured.
+            # Of each pair by itself: what else the machine does changes more from minute to minute than that.
             ratio = statistics.median(one / other for one, other in zip(through, direct, strict=True))
             yield f"real, {streams} streams: tokens/s direct", f"{statistics.median(direct):.0f}", ""
             yield f"real, {streams} streams: tokens/s through / direct", f"{ratio:.2f}", "want >= 0.98"
@@ -141,9 +141,8 @@ async def _alternate(through: str, direct: str, streams: int) -> tuple[list[floa
     async with Client(through, "bench", **body) as one, Client(direct, "bench", **body) as other:
         for client in (one, other):
             await client.chunk_rate(streams, TOKENS)
-        for number in range(4 * ROUNDS):
-            pair = [(one, results[0]), (other, results[1])]
-            for client, found in pair if number % 2 else reversed(pair):
+        for _ in range(4 * ROUNDS):
+            for client, found in zip((one, other), results, strict=True):
                 found.append(await client.chunk_rate(streams, TOKENS))
     return results
 
