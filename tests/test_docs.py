@@ -220,14 +220,12 @@ def sources(floor: Path) -> list[Path]:
     return sorted(floor.rglob("*.py")) if floor.is_dir() else [floor.with_suffix(".py")]
 
 
-def test_the_readme_says_of_every_endpoint_whether_it_is_there() -> None:
+def test_every_endpoint_that_the_readme_names_is_there() -> None:
     there = {f"{one.method} {path}" for one in ENDPOINTS for path in one.paths}
     there |= {f"WS {path}" for one in SOCKETS for path in one.paths}
-    rows = re.findall(r"^\|[^|]*\|([^|]*)\| (works|not yet) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert rows
-    for cell, state in rows:
-        for name in re.findall(r"`([^`]+)`", cell):
-            assert (name in there) == (state == "works"), f"{name}: the README says {state!r}"
+    named = set(re.findall(r"`((?:GET|POST|WS) [^`]+)`", (ROOT / "README.md").read_text("utf-8")))
+    assert len(named) > 30
+    assert named - there == set()
 
 
 def test_every_dependency_is_explained() -> None:
