@@ -290,7 +290,9 @@ def test_null_and_unknown_arguments_are_no_matter(program: Daemon) -> None:
     ("parts", "param", "code"),
     [
         ([], "image", "missing_argument"),
-        ([("image", "a text")], "image[0]", "invalid_argument"),
+        ([("image", "a text")], "image", "invalid_argument"),
+        ([("image", b"")], "image", "invalid_argument"),
+        ([("image[]", file()), ("image[]", b"no picture")], "image[]", "invalid_argument"),
         ([("image", b"no picture")], "image", "invalid_argument"),
         ([("image", gif(8, 8))], "image", "invalid_argument"),
         ([("image", png(declared=(40000, 40000)))], "image", "invalid_argument"),
@@ -298,12 +300,14 @@ def test_null_and_unknown_arguments_are_no_matter(program: Daemon) -> None:
         ([("image", file()), ("mask", b"no picture")], "mask", "invalid_argument"),
         ([("image", file()), ("n", 0)], "n", "invalid_argument"),
         ([("image", file()), ("n", 11)], "n", "invalid_argument"),
+        ([("image", file()), ("n", "1.0")], "n", "invalid_argument"),
+        ([("image", file()), ("n", 1), ("n", 1)], "n", "invalid_argument"),
         ([("image", file()), ("n", "two")], "n", "invalid_argument"),
         ([("image", file()), ("size", "0x0")], "size", "invalid_argument"),
         ([("image", file()), ("steps", "1e9")], "steps", "invalid_argument"),
         ([("image", file()), ("output_compression", "much")], "output_compression", "invalid_argument"),
         ([("image", file()), ("response_format", "url")], "response_format", "invalid_argument"),
-        ([("image[]", file(8, 8))] * 17, "image", "invalid_argument"),
+        ([("image[]", file(8, 8))] * 17, "image[]", "invalid_argument"),
         ([("image", file()), ("image[]", file())], "image", None),
     ],
 )
@@ -349,6 +353,31 @@ def test_a_data_url_and_a_stream(program: Daemon) -> None:
     (event,) = (json.loads(data) for data in events(upscale(program, text, stream=True, progress=True).body))
     assert event["type"] == "image_upscale.completed"
     assert opened(event["b64_json"]).size == (128, 128)
+
+
+def test_space_around_base64_is_no_matter(program: Daemon) -> None:
+    text = base64.encodebytes(file(4, 4, top=(1, 2, 3), bottom=(1, 2, 3))).decode().replace("\n", "")
+    for padded in (f"{text}\n", f"\r\n {text}", f"data:image/png;base64,{text}\n"):
+        assert opened(pictures(upscale(program, padded))[0]).size == (16, 16)
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("aGFs\nbG8=", "it has spaces or line breaks inside"),
+        ("data:image/png;base64,", "'image' is empty"),
+        (" \n", "'image' is empty"),
+    ],
+)
+def test_what_is_wrong_with_base64(program: Daemon, image: str, words: str) -> None:
+    assert words in refused(upscale(program, image, NOWHERE), "image")
+
+
+def test_what_is_wrong_with_a_file(program: Daemon) -> None:
+    message = refused(edit(program, ("image", b""), model=NOWHERE), "image")
+    assert message == "'image' is an empty file."
+    message = refused(edit(program, ("image[]", file()), ("image[]", b"none"), model=NOWHERE), "image[]")
+    assert message == "'image[]' number 2 is not a PNG, JPEG, WebP, GIF or BMP picture."
 
 
 @pytest.mark.parametrize(

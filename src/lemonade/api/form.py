@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 #: Most parts of a form, and most bytes of a text field: far beyond what any field of the API can hold.
 MAX_PARTS = 256
 MAX_TEXT = 1024 * 1024
+
+_WHOLE = re.compile(r"-?[0-9]+")
+#: How the decoder's message ends, in `explain`'s words, when a text cannot be read as what is wanted.
+_NO_TEXT = " not a string."
 
 
 class Upload:
@@ -43,23 +50,43 @@ class Upload:
         return self.path.read_bytes()
 
 
-def lists(form: type[msgspec.Struct]) -> frozenset[str]:
-    """The fields of a form that may be given several times."""
+class _Kind(NamedTuple):
+    """What may stand in a field: several values, a file, text that is a whole number."""
+
+    several: bool
+    file: bool
+    whole: bool
+
+
+@cache
+def _kinds(form: type[msgspec.Struct]) -> dict[str, _Kind]:
     info = msgspec.inspect.type_info(form)
     assert isinstance(info, msgspec.inspect.StructType)
-    return frozenset(field.encode_name for field in info.fields if _takes_several(field.type))
+    found = {}
+    for field in info.fields:
+        types = list(_types(field.type))
+        found[field.encode_name] = _Kind(
+            several=any(isinstance(each, msgspec.inspect.ListType) for each in types),
+            file=any(isinstance(each, msgspec.inspect.CustomType) for each in types),
+            whole=any(isinstance(each, msgspec.inspect.IntType) for each in types),
+        )
+    return found
 
 
-def _takes_several(kind: msgspec.inspect.Type) -> bool:
+def _types(kind: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
+    """All that a type is made of, itself included."""
+    yield kind
     if isinstance(kind, msgspec.inspect.UnionType):
-        return any(_takes_several(one) for one in kind.types)
-    if isinstance(kind, msgspec.inspect.Metadata):
-        return _takes_several(kind.type)
-    return isinstance(kind, msgspec.inspect.ListType | msgspec.inspect.VarTupleType)
+        for each in kind.types:
+            yield from _types(each)
+    elif isinstance(kind, msgspec.inspect.Metadata):
+        yield from _types(kind.type)
+    elif isinstance(kind, msgspec.inspect.ListType):
+        yield from _types(kind.item_type)
 
 
 async def read_form(exchange: Exchange, form: type[msgspec.Struct], keep: ExitStack) -> Any:
-    """The body of a request as `form`. Of a field that is given several times and is no list the first one counts.
+    """The body of a request as `form`. What is not one of its fields is ignored.
 
     Args:
         keep: removes the files when it is closed.
@@ -70,26 +97,37 @@ async def read_form(exchange: Exchange, form: type[msgspec.Struct], keep: ExitSt
         BodyTooLarge, ClientLeft: as `Exchange.read_body`.
     """
     boundary = _boundary(exchange.header(b"content-type"))
-    several = lists(form)
-    wanted = {field.encode_name for field in msgspec.structs.fields(form)}
-    values: dict[str, Any] = {}
+    kinds = _kinds(form)
+    values: dict[str, list[Any]] = {}
     async for name, value in _parts(exchange, boundary, keep):
-        if name not in wanted:
-            continue
-        if name in several:
+        if name in kinds:
             values.setdefault(name, []).append(value)
-        else:
-            values.setdefault(name, value)
+    for name, given in values.items():
+        _check(name, given, kinds[name])
+    fields = {name: given if kinds[name].several else given[0] for name, given in values.items()}
     try:
-        return msgspec.convert(values, form, strict=False, dec_hook=_as_it_is)
+        return msgspec.convert(fields, form, strict=False)
     except msgspec.ValidationError as error:
-        raise explain(str(error), form) from None
+        failure = explain(str(error), form)
+        sent = fields.get(failure.param or "")
+        if isinstance(sent, str) and failure.message.endswith(_NO_TEXT):
+            # In a form all values are text: that it is one does not say what is wrong with it.
+            failure.message = f"{failure.message.removesuffix(_NO_TEXT)} not {sent[:100]!r}."
+        raise failure from None
 
 
-def _as_it_is(kind: type, value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError("must be a file")
-    return value
+def _check(name: str, given: list[Any], kind: _Kind) -> None:
+    if len(given) > 1 and not kind.several:
+        raise InvalidArgument(f"'{name}' is given {len(given)} times; it takes one value.", param=name)
+    for number, value in enumerate(given, 1):
+        which = f"'{name}'" if len(given) == 1 else f"'{name}' number {number}"
+        if kind.file and not isinstance(value, Upload):
+            raise InvalidArgument(f"{which} must be a file, not text.", param=name)
+        if not kind.file and isinstance(value, Upload):
+            raise InvalidArgument(f"{which} must be text, not a file.", param=name)
+        # The decoder takes 1.0 and 1e1 for whole numbers, which they are not in JSON.
+        if kind.whole and value != "null" and not _WHOLE.fullmatch(value):
+            raise InvalidArgument(f"{which} must be an integer, not {value[:100]!r}.", param=name)
 
 
 def _boundary(content_type: bytes) -> str:

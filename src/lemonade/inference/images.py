@@ -44,6 +44,7 @@ VARIATION_PROMPT = "variation of the image, same subject, same style"
 #: Names of models that are made to edit, beside those with the label.
 _EDITORS = ("kontext", "image-edit", "image_edit")
 _SIZE = re.compile(r"(\d{1,9})x(\d{1,9})", re.ASCII)
+_SPACE = re.compile(r"\s")
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.ASCII)
 
 
@@ -137,32 +138,38 @@ def check_together(n: int, size: Size | None) -> None:
         )
 
 
-def read_file(path: Path, size: int, param: str) -> ImageFile:
+def read_file(path: Path, size: int, param: str, *, number: int = 0) -> ImageFile:
     """A picture of a request, measured by its header. Nothing is decoded.
 
     Args:
         size: bytes.
+        number: of several under the same name, from 1 on.
 
     Raises:
         InvalidArgument: it is none, or too large.
     """
+    which = f"'{param}' number {number}" if number else f"'{param}'"
+    if not size:
+        raise InvalidArgument(f"{which} is an empty file.", param=param)
     if size > MAX_IMAGE_BYTES:
-        raise InvalidArgument(f"'{param}' is larger than {MAX_IMAGE_BYTES // 2**20} MiB.", param=param)
+        raise InvalidArgument(f"{which} is larger than {MAX_IMAGE_BYTES // 2**20} MiB.", param=param)
     with path.open("rb") as file:
 
         def read(at: int, count: int) -> bytes:
             file.seek(at)
             return file.read(count)
 
-        return ImageFile(path, _measured(read, param))
+        return ImageFile(path, _measured(read, param, which))
 
 
 def read_base64(text: str, param: str) -> bytes:
-    """A picture in base64, with or without the head of a data URL, measured by its header and not decoded.
+    """A picture in base64, with or without the head of a data URL, measured by its header and not decoded. Spaces and
+    line breaks around it are no matter.
 
     Raises:
         InvalidArgument: it is none, or too large to be made larger.
     """
+    text = text.strip()
     head = _DATA_URL.match(text[:100])
     start = head.end() if head else 0
     if (len(text) - start) // 4 * 3 > MAX_IMAGE_BYTES + 2:
@@ -170,8 +177,11 @@ def read_base64(text: str, param: str) -> bytes:
     try:
         data = base64.b64decode(text[start:], validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidArgument(f"'{param}' is not valid base64: {error}.", param=param) from None
-    picture = _measured(lambda at, count: data[at : at + count], param)
+        why = "it has spaces or line breaks inside" if _SPACE.search(text) else str(error)
+        raise InvalidArgument(f"'{param}' is not valid base64: {why}.", param=param) from None
+    if not data:
+        raise InvalidArgument(f"'{param}' is empty.", param=param)
+    picture = _measured(lambda at, count: data[at : at + count], param, f"'{param}'")
     if picture.pixels > MAX_PIXELS:
         raise InvalidArgument(
             f"'{param}' is {picture.size.width}x{picture.size.height} pixels large; at most {MAX_PIXELS // 2**20} "
@@ -181,14 +191,14 @@ def read_base64(text: str, param: str) -> bytes:
     return data
 
 
-def _measured(read: Reader, param: str) -> Picture:
+def _measured(read: Reader, param: str, which: str) -> Picture:
     try:
         picture = read_header(read)
     except ValueError as error:
-        raise InvalidArgument(f"'{param}' {error}.", param=param) from None
+        raise InvalidArgument(f"{which} {error}.", param=param) from None
     if picture.media_type not in MEDIA_TYPES:
         known = ", ".join(kind.removeprefix("image/").upper() for kind in MEDIA_TYPES)
-        raise InvalidArgument(f"'{param}' must be one of {known}, not {picture.media_type}.", param=param)
+        raise InvalidArgument(f"{which} must be one of {known}, not {picture.media_type}.", param=param)
     return picture
 
 

@@ -254,12 +254,16 @@ def _images(form: _EditsForm) -> list[ImageFile]:
     one, several = _given(form.image) or [], _given(form.images) or []
     if one and several:
         raise RequestError("The form has files under both 'image' and 'image[]'; use one of them.", param="image")
-    uploads = one or several
+    name, uploads = ("image", one) if one else ("image[]", several)
     if not uploads:
         raise MissingArgument("image")
     if len(uploads) > MAX_REFERENCES:
-        raise InvalidArgument(f"'image' must be at most {MAX_REFERENCES} pictures.", param="image")
-    return [read_file(upload.path, upload.size, "image") for upload in uploads]
+        raise InvalidArgument(f"'{name}' must be at most {MAX_REFERENCES} pictures, not {len(uploads)}.", param=name)
+    is_one = len(uploads) == 1
+    return [
+        read_file(upload.path, upload.size, name, number=0 if is_one else number)
+        for number, upload in enumerate(uploads, 1)
+    ]
 
 
 _ERRORS = (
