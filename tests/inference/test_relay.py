@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from lemonade.engines.engine import ABANDONED
 from lemonade.errors import ContextLengthExceeded, EngineLost, EngineReplied, EngineSilent
 from lemonade.inference import relay as module
+from lemonade.inference.events import boundary
 from lemonade.inference.failure import engine_failure
-from lemonade.inference.relay import DONE, PING, EngineRequest, Relay, boundary, forward
+from lemonade.inference.relay import DONE, PING, EngineRequest, Relay, forward
 from lemonade.model import Model
 from lemonade.system.metrics import Metrics
 
@@ -147,22 +148,6 @@ def test_bytes_are_the_same_however_they_are_cut(sizes: list[int]) -> None:
     assert sink.ended
     for write in sink.writes[:-1]:
         assert boundary(write) == len(write), "only whole events are passed on"
-
-
-@pytest.mark.parametrize(
-    ("data", "length"),
-    [
-        (b"", 0),
-        (b"data: x", 0),
-        (b"a\n\nb", 3),
-        (b"a\r\n\r\nb", 5),
-        (b"a\r\rb", 3),
-        (b"a\n\nb\r\n\r\n", 8),
-        (b"a\n\n\n", 4),
-    ],
-)
-def test_boundary(data: bytes, length: int) -> None:
-    assert boundary(data) == length
 
 
 async def test_done_is_added_when_the_engine_ended_well_without_one() -> None:

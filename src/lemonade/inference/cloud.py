@@ -19,8 +19,9 @@ from lemonade.engines.cloud.failures import ProviderUnreachable
 from lemonade.errors import EngineError, EngineReplied, EngineSilent, ModelNotSupported, UnsupportedOperation
 from lemonade.inference.cloud_failure import MAX_ERROR, provider_failure, redirect
 from lemonade.inference.cloud_request import CloudRequest
+from lemonade.inference.events import Assembler
 from lemonade.inference.measurement import measured_stream
-from lemonade.inference.relay import DONE, Heartbeat, Sink, boundary
+from lemonade.inference.relay import DONE, Heartbeat, Sink
 from lemonade.system.logs import secrets
 
 if TYPE_CHECKING:
@@ -170,14 +171,12 @@ class CloudRelay:
     async def _pass_on(self, reply: CloudReply, heart: Heartbeat, begun: float) -> None:
         loop = asyncio.get_running_loop()
         sink = self._sink
-        held = b""
+        events = Assembler()
         first = 0.0
         ended = failed = passed_on = False
         while chunk := await reply.chunk():
-            data = held + chunk if held else chunk
-            cut = len(data) if data.endswith(b"\n\n") else boundary(data)
-            data, held = data[:cut], data[cut:]
-            if len(held) > MAX_EVENT:
+            data = events.feed(chunk)
+            if len(events) > MAX_EVENT:
                 raise self._of_no_use(reply)
             if not data:
                 continue
@@ -203,6 +202,7 @@ class CloudRelay:
         else:
             if heart.beating:
                 await heart.settle()
+            held = events.rest
             if not passed_on and held.strip() and not _FIELD.match(held):
                 raise self._of_no_use(reply)
             await self._close(held, ended=ended, passed_on=passed_on, done=not self._says_done or failed)

@@ -16,6 +16,7 @@ import msgspec
 
 from lemonade.engines.engine import ABANDONED
 from lemonade.errors import EngineError, EngineLost, EngineReplied, EngineSilent
+from lemonade.inference.events import Assembler
 from lemonade.inference.failure import engine_failure
 from lemonade.inference.measurement import measured_stream
 
@@ -215,18 +216,13 @@ class Relay:
     async def _pass_on(self, lease: Lease, reply: Reply, heart: Heartbeat) -> None:
         sink = self._sink
         engine = lease.resident.launch.name
-        held = before = b""
+        events = Assembler()
+        before = b""
         failed = False
         while chunk := await reply.chunk():
             lease.touch()
-            data = held + chunk if held else chunk
-            if data.endswith(b"\n\n"):
-                held = b""
-            else:
-                cut = boundary(data)
-                data, held = data[:cut], data[cut:]
-                if not data:
-                    continue
+            if not (data := events.feed(chunk)):
+                continue
             failed = self._look(data, engine) or failed
             if self._rename is not None:
                 data = data.replace(*self._rename)
@@ -245,8 +241,8 @@ class Relay:
             before = data
         if heart.beating:
             await heart.settle()
-        await self._close(held, failed, engine)
-        self.measurement = measured_stream(before + held)
+        await self._close(events.rest, failed, engine)
+        self.measurement = measured_stream(before + events.rest)
 
     async def _close(self, held: bytes, failed: bool, engine: str) -> None:
         """The engine closed its stream in good order, though it did not say that it is done."""
@@ -335,13 +331,3 @@ class Heartbeat:
         if not self._sink.started:
             await self._sink.start()
         await self._sink.write(PING)
-
-
-def boundary(data: bytes) -> int:
-    """The length of the whole events at the beginning of `data`; line ends are LF, CRLF or CR."""
-    ends = (
-        (data.rfind(b"\n\n"), 2),
-        (data.rfind(b"\n\r\n"), 3),
-        (data.rfind(b"\r\r"), 2),
-    )
-    return max(at + length if at >= 0 else 0 for at, length in ends)
