@@ -16,6 +16,7 @@ denied          403 that repeats the key                            tells       
 newer           refuses `max_tokens`                                older       refuses `stream_options`
 cookies         sets one                                            crlf        events that end with CRLF
 overloaded      503 in JSON                                         azure       begins with an event that names no model
+changes         is another model from one event to the next
 
 Whatever the model, a wrong key, a field that it does not know, a cookie, another content type or a forgotten version
 of the API is an error, so that a daemon that sends such things fails its tests.
@@ -38,7 +39,7 @@ from urllib.parse import urlsplit
 MODELS = [
     *("good", "split", "calls", "long", "slow", "stalls", "cut", "unended", "no-done", "silent", "error-first"),
     *("error-later", "html", "text-stream", "whole", "half", "moved", "hangs-up", "busy", "down", "denied", "tells"),
-    *("newer", "older", "cookies", "crlf", "overloaded", "azure"),
+    *("newer", "older", "cookies", "crlf", "overloaded", "azure", "changes"),
 ]
 TEXT = ["Hello", " from", " afar", "."]
 #: What OpenAI's API knows of a chat, as far as clients in tests send it.
@@ -367,6 +368,9 @@ class Handler(BaseHTTPRequestHandler):
     @property
     def snapshot(self) -> str:
         """The model's name as providers put it into answers."""
+        if self._model == "changes":
+            self._seen["named"] = self._seen.get("named", 0) + 1
+            return f"changes-{self._seen['named']}"
         return f"{self._model}-2026-01-01"
 
 

@@ -163,6 +163,21 @@ async def test_a_stream_comes_back_byte_for_byte(providers: Providers, fake: Fak
     assert sink.headers["x-request-id"] == "req-1"
 
 
+async def test_a_name_that_changes_on_the_way_is_the_one_that_was_asked_for(providers: Providers) -> None:
+    sink = await ask(providers, "changes", stream=True)
+    assert {event["model"] for event in sink.events[:-1]} == {"afar.changes"}
+    assert sink.text == "Hello from afar."
+
+
+async def test_what_a_client_calls_model_stays(providers: Providers) -> None:
+    more = {"arguments": '{"model": "x"}', "metadata": {"model": "mine"}}
+    event = b"data: " + msgspec.json.encode({"model": "snapshot", "choices": [more]}) + b"\n\n"
+    request = CloudRequest(path="chat/completions", body=b"{}", asked="afar.good", stream=True)
+    model = providers.models()["afar.good"]
+    relay = cloud.CloudRelay(providers.connection("afar"), model, request, Kept(), lambda *_: None, key=None)
+    assert relay._edited(event * 2) == event.replace(b"snapshot", b"afar.good") * 2
+
+
 @pytest.mark.parametrize("asked", [None, {}, {"include_usage": False}])
 async def test_figures_that_nobody_asked_for_are_counted_and_not_told(
     providers: Providers, fake: FakeProvider, asked: Any

@@ -49,7 +49,8 @@ _OPTIONAL = {"responses": "Responses API", "messages": "Messages API; ask throug
 _TOLD = re.compile(r"(x-)?request-id|(x-ratelimit|anthropic)-[\w-]+")
 
 _FIELD = re.compile(rb"\s*(?:data|event|id|retry)?:")
-_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)+"')
+#: The model's name in an event, and the rest of its line: what else has that key comes from the client.
+_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)+"(.*)')
 _DONE = re.compile(rb"data:\s*\[DONE\]\s*\Z")
 _ERROR = re.compile(rb'data:\s*(\{\s*"error".*)', re.DOTALL)
 _FIGURES = re.compile(rb'"usage"\s*:\s*\{')
@@ -130,8 +131,8 @@ class CloudRelay:
         self._key = key.encode() if key and len(key) >= MIN_KEY else None
         self._ends = _ENDS.get(request.path, _ENDS["messages"])
         self._says_done = not request.is_anthropic
-        #: The model's name in the events, as it comes and as it goes on.
-        self._rename: tuple[bytes, bytes] | None = None
+        #: The model's name in the events.
+        self._asked = msgspec.json.encode(request.asked)
         self._drops_figures = request.drops_figures
         self._figures = b""
         #: The figures of the answer, once it is complete.
@@ -278,10 +279,7 @@ class CloudRelay:
     def _edited(self, data: bytes) -> bytes:
         """Whole events as the client gets them."""
         if not self._request.is_anthropic:
-            if self._rename is None and (found := _MODEL.search(data)):
-                self._rename = (found[0], found[1] + msgspec.json.encode(self._request.asked))
-            if self._rename is not None:
-                data = data.replace(*self._rename)
+            data = _MODEL.sub(lambda found: found[1] + self._asked + found[2], data)
             if _FIGURES.search(data):
                 data = self._without_figures(data)
         return self._hidden(data)
