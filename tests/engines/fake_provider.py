@@ -16,7 +16,7 @@ denied          403 that repeats the key                            tells       
 newer           refuses `max_tokens`                                older       refuses `stream_options`
 cookies         sets one                                            crlf        events that end with CRLF
 overloaded      503 in JSON                                         azure       begins with an event that names no model
-changes         is another model from one event to the next
+changes         is another model from one event to the next         nested      JSON that no decoder gets to the end of
 
 Whatever the model, a wrong key, a field that it does not know, a cookie, another content type or a forgotten version
 of the API is an error, so that a daemon that sends such things fails its tests.
@@ -39,7 +39,7 @@ from urllib.parse import urlsplit
 MODELS = [
     *("good", "split", "calls", "long", "slow", "stalls", "cut", "unended", "no-done", "silent", "error-first"),
     *("error-later", "html", "text-stream", "whole", "half", "moved", "hangs-up", "busy", "down", "denied", "tells"),
-    *("newer", "older", "cookies", "crlf", "overloaded", "azure", "changes"),
+    *("newer", "older", "cookies", "crlf", "overloaded", "azure", "changes", "nested"),
 ]
 TEXT = ["Hello", " from", " afar", "."]
 #: What OpenAI's API knows of a chat, as far as clients in tests send it.
@@ -69,6 +69,7 @@ KNOWN = {
         "reasoning_effort",
     ),
 }
+NESTED = b'{"choices": ' + b"[" * 60_000 + b"]" * 60_000 + b"}"
 USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13, "prompt_tokens_details": {"cached_tokens": 3}}
 
 
@@ -79,7 +80,7 @@ class FakeProvider(ThreadingHTTPServer):
         requests: of all requests, in order: method, path, headers (names in lower case), body, and whether the client
             left before the answer was complete.
         rows: what it lists; None for a list of `MODELS`.
-        listing: what `GET /models` does instead of answering well: `fail`, `page`, `moved`, `hang`.
+        listing: what `GET /models` does instead of answering well: `fail`, `page`, `moved`, `hang`, `nested`.
         elsewhere: where redirects lead.
     """
 
@@ -210,6 +211,8 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(500, "the list is broken")
         if listing == "page":
             self._send(200, b"<html>welcome</html>", "text/html")
+        elif listing == "nested":
+            self._send(200, NESTED, "application/json")
         elif listing == "moved":
             self._redirect()
         elif listing == "hang":
@@ -243,6 +246,9 @@ class Handler(BaseHTTPRequestHandler):
             return True
         elif model == "html":
             self._send(200, b"<html>Buy our API</html>", "text/html")
+            return True
+        elif model == "nested":
+            self._send(200, NESTED, "application/json")
             return True
         elif model == "whole" or (model == "text-stream" and body.get("stream")):
             self._send(200, b'{"choices": []}' if model == "whole" else b"Hello", "text/plain")

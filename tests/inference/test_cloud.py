@@ -15,7 +15,7 @@ from lemonade.engines.cloud.providers import Providers
 from lemonade.errors import EngineReplied, EngineSilent, LemonadeError, Offline, UnsupportedOperation
 from lemonade.inference import chat, cloud, completion, response
 from lemonade.inference.cloud import forward_cloud
-from lemonade.inference.cloud_failure import provider_failure
+from lemonade.inference.cloud_failure import MAX_ERROR, provider_failure
 from lemonade.inference.cloud_request import CloudRequest
 from lemonade.inference.media import LARGE
 from lemonade.model import Model
@@ -289,6 +289,7 @@ async def test_completions_and_responses(providers: Providers, fake: FakeProvide
         ("denied", 403, "The key *** may not do this"),
         ("html", 502, "text/html"),
         ("whole", 502, "text/plain"),
+        ("nested", 502, "application/json"),
         ("down", 503, "text/html"),
         ("moved", 502, "redirect"),
         ("hangs-up", 502, "cloud (afar) request failed"),
@@ -492,6 +493,22 @@ def test_errors_of_all_shapes(body: bytes) -> None:
     assert error.status == 418
     msgspec.json.encode(error.body())
     assert "cloud (afar) request failed: " in error.message
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b'{"error": {"message": "The input is too long", "param": "messages", "input": "',
+        b'{"detail": [{"type": "too_long", "msg": "The input is too long", "input": "',
+    ],
+)
+def test_an_error_that_is_too_long_to_be_read_whole_still_says_why(beginning: bytes) -> None:
+    error = provider_failure("afar", 422, beginning + b"x" * MAX_ERROR, {"content-type": "application/json"})
+    assert (error.status, error.message) == (422, "cloud (afar) request failed: The input is too long")
+
+
+def test_an_error_without_end_is_an_error() -> None:
+    assert "it answered 500 and no reason" in provider_failure("afar", 500, b"[" * 60000, {}).message
 
 
 @pytest.mark.parametrize("status", [200, 201, 204])

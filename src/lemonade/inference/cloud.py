@@ -147,7 +147,7 @@ class CloudRelay:
             await reply.close()
         try:
             body, self.measurement = self._request.check(self._hidden(body), self._request.asked)
-        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError):
+        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, RecursionError):
             raise self._of_no_use(reply) from None
         self._tell_headers(reply)
         await self._sink.reply(body)
@@ -323,6 +323,6 @@ def _is_figures_alone(event: bytes) -> bool:
         return False
     try:
         chunk = msgspec.json.decode(event[event.index(b"data:") + 5 :])
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return isinstance(chunk, dict) and chunk.get("choices") == [] and isinstance(chunk.get("usage"), dict)

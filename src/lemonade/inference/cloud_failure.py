@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,8 @@ MAX_ERROR = 64 * 1024
 MAX_TEXT = 2000
 #: Longest wait that is passed on, in seconds.
 MAX_WAIT = 24 * 3600.0
+#: What an error that is not whole says; the text is told as it stands in JSON.
+_REASON = re.compile(rb'"(?:message|msg)"\s*:\s*"((?:[^"\\]|\\.)+)"')
 
 
 class ProviderReplied(EngineReplied):
@@ -37,8 +40,10 @@ def provider_failure(provider: str, status: int, body: bytes, headers: Mapping[s
     """
     try:
         answer: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        answer = None
+    except (msgspec.DecodeError, RecursionError):
+        # Some repeat the whole request in their refusal, of which only the beginning was read.
+        found = _REASON.search(body)
+        answer = {"error": found and found[1].decode(errors="replace")}
     told = answer if isinstance(answer, dict) else {}
     error = told.get("error") or told.get("detail") or told.get("message")
     fields: dict[str, Any] = error if isinstance(error, dict) else {"message": error}

@@ -59,7 +59,7 @@ def measured(usage: msgspec.Raw, timings: msgspec.Raw = NO_FIGURES) -> Measureme
     """The figures of a whole answer, or None if there are none or they are no figures."""
     try:
         return measure(_usage_decoder.decode(usage), _timings_decoder.decode(timings))
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 
@@ -73,7 +73,7 @@ def measured_stream(tail: bytes) -> Measurement | None:
             continue
         try:
             event = _event_decoder.decode(block[block.index(b"data:") + 5 :])
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             continue
         usage = usage or event.usage or (event.response.usage if event.response else None)
         timings = timings or event.timings

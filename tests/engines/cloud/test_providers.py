@@ -178,7 +178,12 @@ async def test_who_asks_for_a_model_right_after_a_start_waits_for_the_list(tmp_p
 
 @pytest.mark.parametrize(
     ("listing", "says"),
-    [("fail", "it answered 500"), ("page", "no JSON (text/html)"), ("hang", "did not list its models within")],
+    [
+        ("fail", "it answered 500"),
+        ("page", "no JSON (text/html)"),
+        ("nested", "no JSON (application/json)"),
+        ("hang", "did not list its models within"),
+    ],
 )
 async def test_a_list_that_cannot_be_had(
     tmp_path: Path,

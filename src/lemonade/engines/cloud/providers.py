@@ -366,7 +366,7 @@ class Providers:
             await reply.close()
         try:
             rows = entries(msgspec.json.decode(body))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             kind = reply.headers.get("content-type", "")[:80]
             raise ValueError(f"it is no JSON ({kind or 'of no type'})") from None
         return models(provider, rows)
