@@ -15,10 +15,11 @@ from lemonade.engines.cloud.providers import Providers
 from lemonade.errors import EngineReplied, EngineSilent, LemonadeError, Offline, UnsupportedOperation
 from lemonade.inference import chat, cloud, completion, response
 from lemonade.inference.cloud import forward_cloud
-from lemonade.inference.cloud_failure import MAX_ERROR, provider_failure
+from lemonade.inference.cloud_failure import MAX_ERROR, provider_failure, redirect
 from lemonade.inference.cloud_request import CloudRequest
 from lemonade.inference.media import LARGE
 from lemonade.model import Model
+from lemonade.system.logs import secrets
 from lemonade.system.metrics import Metrics
 from tests.daemon import free_port, wait_for
 from tests.engines.cloud.world import Kept, installed, settings_in
@@ -350,6 +351,12 @@ async def test_a_redirect_takes_nothing_along(tmp_path: Path, fake: FakeProvider
                 fake.listing = ""
             assert "redirect" in providers.problem("afar")
         assert other.requests == []
+
+
+def test_a_redirect_to_a_host_that_is_named_like_the_key_does_not_show_it() -> None:
+    secrets.add("Ck-Secret-Key")
+    error = redirect("afar", {"location": "https://Ck-Secret-Key.example.com/v1"})
+    assert "redirect to ***.example.com, which" in error.message
 
 
 @pytest.mark.parametrize("name", ["cut", "unended", "stalled"])

@@ -77,7 +77,8 @@ def provider_failure(provider: str, status: int, body: bytes, headers: Mapping[s
 def redirect(provider: str, headers: Mapping[str, str]) -> ProviderReplied:
     """A redirect, which would take the key and the prompt somewhere else."""
     try:
-        target = urlsplit(headers.get("location", "")).hostname or ""
+        # Before it is taken apart: a host is told in small letters, in which a key would not be known.
+        target = urlsplit(secrets.hide(headers.get("location", ""))).hostname or ""
     except ValueError:
         target = ""
     to = f" to {target[:200]}" if target.isascii() and target.isprintable() and target else ""
