@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from lemonade.engines.cloud.connection import CloudConnection
 from lemonade.engines.cloud.failures import ProviderUnreachable
+from lemonade.engines.cloud.provider import Provider
 from lemonade.engines.cloud.providers import Providers
 from lemonade.errors import EngineReplied, EngineSilent, LemonadeError, Offline, UnsupportedOperation
 from lemonade.inference import chat, cloud, completion, response
@@ -249,6 +251,33 @@ async def test_a_provider_that_is_removed_ends_its_answers(providers: Providers)
     providers.uninstall("afar")
     with pytest.raises(ProviderUnreachable, match="changed or removed"):
         await task
+
+
+async def test_a_provider_that_is_removed_before_it_answers(providers: Providers, fake: FakeProvider) -> None:
+    task = asyncio.create_task(ask(providers, "stalls"))
+    await asyncio.to_thread(wait_for, fake.asked, 10)
+    providers.uninstall("afar")
+    with pytest.raises(ProviderUnreachable, match="changed or removed"):
+        await task
+
+
+async def test_a_provider_that_is_removed_between_two_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = Provider(name="afar", base_url=f"http://127.0.0.1:{free_port()}/v1", allow_insecure_http=True)
+    connection = CloudConnection(nobody, lambda: None)
+    client = await connection._open()
+    send = client.send
+
+    async def fails(*args: Any, **more: Any) -> Any:
+        try:
+            return await send(*args, **more)
+        finally:
+            await connection.close()
+
+    monkeypatch.setattr(client, "send", fails)
+    for _ in range(2):
+        with pytest.raises(ProviderUnreachable, match="changed or removed"):
+            await connection.request("GET", "models")
+    assert connection._client is None, "nobody would close it"
 
 
 async def test_many_streams_at_once_are_not_mixed_up(providers: Providers) -> None:

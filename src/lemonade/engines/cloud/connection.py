@@ -111,12 +111,11 @@ class CloudConnection:
             )
             error.status, error.retry_after = 503, wait
             raise error
-        client = await self._open()
-
         import httpx2
 
         sent = self._headers(headers or {})
         for last in (False, True):
+            client = await self._open()
             request = client.build_request(method, f"{self.provider.base_url}/{path}", content=body, headers=sent)
             try:
                 response = await client.send(request, stream=True)
@@ -137,7 +136,8 @@ class CloudConnection:
 
     async def close(self) -> None:
         self._closed = True
-        client, self._client = self._client, None
+        async with self._opening:
+            client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
@@ -150,6 +150,8 @@ class CloudConnection:
 
     async def _open(self) -> httpx2.AsyncClient:
         async with self._opening:
+            if self._closed:
+                raise self._broken(ConnectionError())
             if self._client is None:
                 self._client = await asyncio.to_thread(_client, self.provider.base_url)
             return self._client
