@@ -389,13 +389,10 @@ def test_a_redirect_to_a_host_that_is_named_like_the_key_does_not_show_it() -> N
 
 
 @pytest.mark.parametrize("name", ["cut", "unended", "stalled"])
-async def test_half_a_stream_is_a_failure(providers: Providers, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_a_stream_is_a_failure(providers: Providers, name: str) -> None:
     sink = Kept()
     if name == "stalled":
-        from lemonade.engines.cloud import connection
-
-        monkeypatch.setattr(connection, "SILENCE", 0.3)
-        await providers.close()
+        (await providers.connection("afar")._open()).timeout = 0.3
         name = "stalls"
     with pytest.raises(ProviderUnreachable) as failed:
         await into(sink, providers, name, stream=True)
