@@ -245,3 +245,18 @@ async def test_many_at_once() -> None:
 
         answers = await asyncio.gather(*(one(number) for number in range(100)))
         assert all(f"mark-{number}" in answer for number, answer in enumerate(answers))
+
+
+@pytest.mark.parametrize("said", [b"What?\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"])
+async def test_what_is_no_http_is_a_lost_engine(said: bytes) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with server, connected() as connection:
+        connection.port = server.sockets[0].getsockname()[1]
+        with pytest.raises(EngineLost, match="is no HTTP"):
+            await connection.request("GET", "/")

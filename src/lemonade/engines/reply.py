@@ -194,7 +194,7 @@ class Channel(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._end(error)
+            self._end(ConnectionError(f"what it says is no HTTP: {error}"))
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
