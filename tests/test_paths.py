@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lemonade.errors import ConfigError
 from lemonade.paths import Paths, models_directory
 
 
@@ -40,3 +41,10 @@ def test_finding_creates_nothing(tmp_path: Path) -> None:
 )
 def test_the_model_cache_is_the_one_that_other_tools_use(env: dict[str, str], configured: str, expected: str) -> None:
     assert models_directory(env, configured) == Path(expected)
+
+
+def test_the_home_of_nobody_is_told_with_the_variable() -> None:
+    with pytest.raises(ConfigError, match="LEMONADE_CACHE_DIR names the home of somebody who is not there"):
+        Paths.find({"LEMONADE_CACHE_DIR": "~nobody-here/cache"})
+    with pytest.raises(ConfigError, match="HF_HOME"):
+        models_directory({"HF_HOME": "~nobody-here"})

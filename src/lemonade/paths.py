@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lemonade.errors import ConfigError
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
@@ -34,6 +36,9 @@ class Paths:
         """The directories for this user and environment.
 
         A cache directory on the command line without a config directory serves for both (a portable installation).
+
+        Raises:
+            ConfigError: a variable names no folder.
         """
         import platformdirs  # 5 ms; the CLI's --help does not need it
 
@@ -48,7 +53,11 @@ class Paths:
 
 
 def models_directory(env: Mapping[str, str] = os.environ, configured: str = "auto") -> Path:
-    """The Hugging Face cache: the setting `models_dir`, `HF_HUB_CACHE`, `$HF_HOME/hub`, or the library's default."""
+    """The Hugging Face cache: the setting `models_dir`, `HF_HUB_CACHE`, `$HF_HOME/hub`, or the library's default.
+
+    Raises:
+        ConfigError: a variable names no folder.
+    """
     if configured not in ("", "auto"):
         return Path(configured).expanduser()
     if hub := _first(env, "HF_HUB_CACHE"):
@@ -62,5 +71,8 @@ def models_directory(env: Mapping[str, str] = os.environ, configured: str = "aut
 def _first(env: Mapping[str, str], *names: str) -> Path | None:
     for name in names:
         if value := env.get(name):
-            return Path(value).expanduser()
+            try:
+                return Path(value).expanduser()
+            except RuntimeError:
+                raise ConfigError(f"{name} names the home of somebody who is not there: {value}") from None
     return None

@@ -98,14 +98,17 @@ def directory(value: Any) -> str | None:
     """Empty, or a directory that can be listed if it exists; one that does not exist yet is fine."""
     if not isinstance(value, str):
         return "must be a string"
-    path = Path(value).expanduser()
-    if not value or not path.exists():
-        return None
     try:
-        next(path.iterdir(), None)
-    except OSError:
+        path = Path(value).expanduser()
+        if value and path.exists():
+            next(path.iterdir(), None)
+    except (OSError, RuntimeError):  # RuntimeError: the home of somebody who is not there
         return "must be a directory that can be read"
     return None
+
+
+def models_directory(value: Any) -> str | None:
+    return None if value == "auto" else directory(value)
 
 
 def build(value: Any) -> str | None:
@@ -135,7 +138,7 @@ SETTINGS: dict[str, Setting] = {
     "max_queued_requests": Setting(256, whole(0), "Requests per model that may wait for it; more get 429."),
     "ctx_size": Setting(-1, whole(-1, 2**31 - 1), "Context size in tokens; -1 sizes it to the model and the memory."),
     "broadcast": Setting(False, flag, "Announce the daemon on the local network."),
-    "models_dir": Setting("auto", text, "Model cache; `auto` is the Hugging Face cache."),
+    "models_dir": Setting("auto", models_directory, "Model cache; `auto` is the Hugging Face cache."),
     "extra_models_dir": Setting("", directory, "Folder whose GGUF files are offered as `extra.` models."),
     "default_model_source": Setting(
         "huggingface", choice("huggingface", "modelscope"), "Where a checkpoint comes from."

@@ -49,6 +49,12 @@ NAME = {"model_name": "user.A"}
         ({**USER, **NAME, "checkpoint": "%2e%2e/b:x"}, "checkpoint", "OWNER/NAME"),
         ({**USER, **NAME, "checkpoint": "a/" + "b" * 5000 + ":x"}, "checkpoint", "OWNER/NAME"),
         ({**USER, **NAME, "checkpoint": "/not/here.gguf"}, "checkpoint", "There is no file or folder"),
+        ({**USER, **NAME, "checkpoint": "/" + 5000 * "a"}, "checkpoint", "cannot be looked at"),
+        (
+            {**USER, **NAME, "checkpoint": "~nobody-here/x", "source": "local_path"},
+            "checkpoint",
+            "cannot be looked at",
+        ),
         ({**USER, **NAME, "checkpoint": "C:\\not\\here.gguf"}, "checkpoint", "no file or folder|absolute path"),
         ({**USER, **NAME, "checkpoint": "x.gguf", "source": "local_path"}, "checkpoint", "absolute path"),
         (

@@ -183,11 +183,17 @@ def _locate(row: dict[str, Any], default_source: str) -> None:
     if not stated:
         row["source"] = "local_path" if _is_path(main) else default_source
     if row.get("source") == "local_path":
-        path = Path(main).expanduser()
+        shown = main[:MAX_NAME]
+        try:
+            path = Path(main).expanduser()
+            is_there = path.exists()
+        except (OSError, RuntimeError) as error:  # RuntimeError: the home of somebody who is not there
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InvalidArgument(f"'{shown}' cannot be looked at: {reason}", param="checkpoint") from None
         if not path.is_absolute():
-            raise InvalidArgument(f"With source `local_path`, '{main}' must be an absolute path.", param="checkpoint")
-        if not path.exists():
-            raise InvalidArgument(f"There is no file or folder '{main}'.", param="checkpoint")
+            raise InvalidArgument(f"With source `local_path`, '{shown}' must be an absolute path.", param="checkpoint")
+        if not is_there:
+            raise InvalidArgument(f"There is no file or folder '{shown}'.", param="checkpoint")
         if path.suffix.lower() == ".gguf" and path.is_file() and not has_magic(path):
             raise InvalidArgument(no_gguf(str(path)), param="checkpoint")
         if isinstance(row.get("checkpoints"), dict):
