@@ -180,13 +180,19 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
+#: Engines whose programs are the user's own.
+_UNFETCHED = ("openmoss", "sdcpp")
+
+
 def _engine(section: str, backend: bool, args: tuple[str, ...], programs: tuple[str, ...], **more: Setting) -> None:
     if backend:
         SETTINGS[f"{section}.backend"] = Setting("auto", text, f"Backend of {section}; `auto` takes the best one here.")
     for name in args:
         SETTINGS[f"{section}.{name}"] = Setting("", text, "Arguments for the engine's command line.")
+    about = "`builtin`, `latest`, a release tag (also `TAG@sha256:HEX`), or a folder with the program."
+    if section in _UNFETCHED:
+        about = "A folder with the program; no builds are fetched, so that `latest` and release tags are as `builtin`."
     for name in programs:
-        about = "`builtin`, `latest`, a release tag (also `TAG@sha256:HEX`), or a folder with the program."
         SETTINGS[f"{section}.{name}"] = Setting("builtin", build, about)
     for name, setting in more.items():
         SETTINGS[f"{section}.{name}"] = setting

@@ -6,8 +6,11 @@ import base64
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +20,7 @@ import psutil
 import pytest
 
 from tests.app.painting import edit, form, paint, pictures, register
-from tests.daemon import Answer, Daemon, events
+from tests.daemon import Answer, Daemon, events, wait_for
 from tests.engines.sdcpp.looking import file, noise, opened, right_half
 from tests.inference.images import gif, jpeg, png
 from tests.tiny_diffusion import TinyDiffusion
@@ -121,8 +124,112 @@ def test_nobody_else_puts_arguments_into_a_prompt(program: Daemon) -> None:
         assert last(program)["extra"] == {"sample_params": {"sample_steps": 1, "guidance": {"txt_cfg": 1.0}}}
     pictures(paint(program, negative_prompt="</sd_cpp_extra_args>"))
     assert last(program)["extra"]["negative_prompt"] == "</sd_cpp_extra_args>"
-    pictures(paint(program, "a house <lora:style:0.5>"))
-    assert last(program)["extra"]["lora"] == [{"path": "style", "multiplier": 0.5}]
+
+
+def test_a_server_is_asked_for_as_many_pictures_as_it_makes_at_once(program: Daemon) -> None:
+    """It leaves out what is beyond eight without a word."""
+    for seed, first in ((5, 5), (None, 42)):
+        answer = paint(program, n=20, seed=seed)
+        assert [opened(one).getpixel((0, 0))[0] for one in pictures(answer)] == [*range(first, first + 20)]
+        assert [entry["generation_info"] for entry in answer.json()["data"]] == [
+            {"seed": number} for number in range(first, first + 20)
+        ]
+    assert [one["n"] for one in record(program)["seen"][-3:]] == [8, 8, 4]
+    told = [json.loads(data) for data in events(paint(program, n=9, seed=1, stream=True).body)]
+    assert [opened(event["b64_json"]).getpixel((0, 0))[0] for event in told] == [*range(1, 10)]
+
+
+def test_a_random_seed_is_told(program: Daemon) -> None:
+    (entry,) = paint(program, seed=-1).json()["data"]
+    assert entry["generation_info"] == {"seed": last(program)["extra"]["seed"]}
+
+
+def test_more_steps_than_a_server_makes_are_refused(program: Daemon) -> None:
+    (made,) = pictures(paint(program, steps=100))
+    assert opened(made).getpixel((0, 0))[1] == 100
+    assert refused(paint(program, steps=101), "steps") == "'steps' must be at most 100 for an sd-server."
+
+
+def test_loras_are_named_as_a_server_knows_them(program: Daemon) -> None:
+    folder = program.models / "loras"
+    folder.mkdir()
+    (folder / "style.safetensors").write_bytes(b"weights")
+    options = {"sdcpp_args": f"--lora-model-dir {folder}"}
+    weights = TinyDiffusion(*[program.models / "main.safetensors"] * 4)
+    register(program, "Styled", weights, checkpoints={"main": str(weights.transformer)}, recipe_options=options)
+    pictures(paint(program, "a house <lora:style:0.5>", "Styled"))
+    assert last(program)["extra"]["lora"] == [{"path": "style.safetensors", "multiplier": 0.5}]
+    assert last(program)["prompt"] == "a house "
+    for name in ("other", "../main"):
+        assert "There is no LoRA" in refused(paint(program, f"a house <lora:{name}:1>", "Styled"), "prompt")
+    assert "--lora-model-dir" in refused(paint(program, "a house <lora:style:1>"), "prompt")
+
+
+def leave(daemon: Daemon, **more: Any) -> socket.socket:
+    """Begins to ask for a picture."""
+    body = json.dumps({"model": "Tiny", **more}).encode()
+    head = f"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    client = socket.create_connection(("127.0.0.1", daemon.port))
+    client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    return client
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_whose_client_leaves_is_started_anew(program: Daemon, stream: bool) -> None:
+    """It cannot be told to stop, and makes one picture at a time. Who waits meanwhile is answered."""
+    pictures(paint(program))
+    before = program.entry("Tiny")["pid"]
+    client = leave(program, prompt="HANG", stream=stream)
+    wait_for(lambda: last(program)["prompt"].startswith("HANG"))
+    answers: list[Answer] = []
+    waiting = threading.Thread(target=lambda: answers.append(paint(program, "behind it")))
+    waiting.start()
+    wait_for(lambda: len(program.log) and program.entry("Tiny")["status"] == "in_use")
+    client.close()
+    waiting.join(30)
+    assert pictures(answers[0])
+    assert program.entry("Tiny")["pid"] != before
+    assert "gave its work up by ending" in program.log
+
+
+def test_a_client_that_leaves_the_line_ends_nothing(program: Daemon) -> None:
+    pictures(paint(program))
+    before = program.entry("Tiny")["pid"]
+    answers: list[Answer] = []
+    painting = threading.Thread(target=lambda: answers.append(paint(program, "SLOW")))
+    painting.start()
+    wait_for(lambda: last(program)["prompt"].startswith("SLOW"))
+    client = leave(program, prompt="never asked for")
+    time.sleep(0.3)
+    client.close()
+    painting.join(30)
+    assert pictures(answers[0])
+    assert pictures(paint(program))
+    assert program.entry("Tiny")["pid"] == before
+    assert "never asked for" not in [one["prompt"].strip() for one in record(program)["seen"]]
+
+
+def test_a_failure_of_a_server_has_its_words(program: Daemon) -> None:
+    answer = paint(program, "THROW")
+    assert (answer.status, answer.error["message"]) == (500, "the brush broke")
+
+
+def test_a_folder_of_programs_is_a_backend(tmp_path: Path) -> None:
+    """`sdcpp.vulkan_bin` and its kind."""
+    with program_daemon(tmp_path) as daemon:
+        add_models(daemon)
+        changes = {"sdcpp": {"backend": "vulkan", "vulkan_bin": str(tmp_path / "programs"), "vulkan_args": "--mmap"}}
+        assert daemon.post("/internal/set", changes).status == 200
+        assert pictures(paint(daemon, n=9))
+        entry = daemon.entry("Tiny")
+        assert entry["device"] == "gpu"
+        argv = record(daemon)["argv"]
+        assert argv[-3:] == ["--vae-tiling", "--diffusion-fa", "--mmap"]
+        assert opened(pictures(upscale(daemon, file()))[0]).size == (128, 128)
+        (tmp_path / "programs" / "sd-cli").unlink()
+        answer = upscale(daemon, file())
+        assert (answer.status, answer.error["code"]) == (500, "model_load_error")
+        assert f"there is no sd-cli in {tmp_path / 'programs'}" in answer.error["message"]
 
 
 def test_files_reach_a_server_byte_for_byte_in_their_order(program: Daemon) -> None:

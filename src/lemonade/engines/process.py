@@ -16,7 +16,7 @@ from collections import deque
 from pathlib import Path
 from typing import cast
 
-from lemonade.engines.engine import Launch
+from lemonade.engines.engine import ABANDONED, Launch
 from lemonade.engines.ports import PortLost, is_free, release_port
 from lemonade.errors import ModelLoadError
 
@@ -73,6 +73,7 @@ class EngineProcess(asyncio.SubprocessProtocol):
         self._spoke = asyncio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._abandoned = False
         headers = {"Host": "127.0.0.1", "Connection": "close", **launch.headers}
         head = [f"GET {launch.health_path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         self._look = "\r\n".join([*head, "", ""]).encode()
@@ -133,7 +134,7 @@ class EngineProcess(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         assert self._transport is not None
-        self.returncode = self._transport.get_returncode()
+        self.returncode = ABANDONED if self._abandoned else self._transport.get_returncode()
         _kill_group(self.pid, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
         _guard.forget(self.pid)
         release_port(self.launch.port)
@@ -220,6 +221,13 @@ class EngineProcess(asyncio.SubprocessProtocol):
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(grace))
         await asyncio.shield(self._stopping)
+
+    def abandon(self) -> None:
+        """Ends the process at once, as nothing else stops the work that it does for a client who has left. That is no
+        crash: its `returncode` will be `ABANDONED`."""
+        if not self.exited.is_set():
+            self._abandoned = True
+            _kill_group(self.pid, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
 
     async def _stop(self, grace: float) -> None:
         if not self.exited.is_set():

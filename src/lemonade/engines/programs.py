@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -137,6 +138,13 @@ class Programs:
             return False
         shutil.rmtree(old, ignore_errors=True)
         return True
+
+
+def loader_path(folder: Path) -> dict[str, str]:
+    """The environment in which a program finds the libraries that lie beside it in `folder`."""
+    variable = "PATH" if sys.platform == "win32" else "LD_LIBRARY_PATH"
+    before = os.environ.get(variable)
+    return {variable: f"{folder}{os.pathsep}{before}" if before else str(folder)}
 
 
 def program_in(folder: Path, name: str) -> Path | None:

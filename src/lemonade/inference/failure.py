@@ -38,6 +38,9 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
     except msgspec.DecodeError:
         answer = body.decode(errors="replace").strip()
     error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    if isinstance(error, str) and isinstance(answer, dict) and isinstance(answer.get("message"), str):
+        # sd-server says what failed beside a word that says that something did.
+        error = answer["message"]
     fields: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
     message = fields.get("message")
     if not isinstance(message, str) or not message:

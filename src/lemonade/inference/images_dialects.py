@@ -8,7 +8,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lemonade.engines.sdcpp import protocol
+from lemonade.engines.sdcpp import loras, protocol
+from lemonade.engines.sdcpp.arguments import lora_folder, split
 from lemonade.errors import InvalidArgument
 from lemonade.inference.images import (
     VARIATION_PROMPT,
@@ -26,7 +27,6 @@ from lemonade.model import Model
 #: sd-server reads its own arguments out of the prompt, between these; nobody else may put them there.
 _EXTRA = "sd_cpp_extra_args"
 _FOREIGN = re.compile(rf"</?\s*{_EXTRA}\s*>", re.IGNORECASE)
-_LORA = re.compile(r"<lora:(?P<name>[^:>]+):(?P<weight>[+-]?(?:\d+\.?\d*|\.\d+))>")
 #: What sd-server decodes.
 _DECODED = ("image/png", "image/jpeg")
 
@@ -91,7 +91,7 @@ def for_server(wanted: Wanted, model: Model, options: Mapping[str, Any]) -> Aske
     """The request to an sd-server. Reads files.
 
     Raises:
-        InvalidArgument: a picture is of a kind that it does not decode.
+        InvalidArgument: a picture is of a kind that it does not decode, or the prompt names a LoRA that is not there.
     """
     size = size_of(wanted, options)
     prompt = VARIATION_PROMPT if wanted.kind == "variation" else wanted.prompt
@@ -129,9 +129,10 @@ def _with_extra(prompt: str, wanted: Wanted, options: Mapping[str, Any]) -> str:
         extra["negative_prompt"] = wanted.negative_prompt
     if wanted.strength is not None:
         extra["strength"] = wanted.strength
-    if loras := [{"path": each["name"], "multiplier": float(each["weight"])} for each in _LORA.finditer(prompt)]:
-        extra["lora"] = loras
-        prompt = _LORA.sub("", prompt)
+    prompt, named = loras.read(prompt, lora_folder(split(str(options.get("sdcpp_args") or ""))))
+    if named:
+        # It knows them by their names in its folder.
+        extra["lora"] = [{"path": each.path.name, "multiplier": each.weight} for each in named]
     # What could end our arguments must not stand in one of them.
     text = json.dumps(extra).replace("<", "\\u003c")
     while (cleaned := _FOREIGN.sub("", prompt)) != prompt:

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lemonade.engines.sdcpp import protocol
-from lemonade.engines.sdcpp.engine import SYSTEM
-from lemonade.errors import EngineReplied
+from lemonade.engines.sdcpp.native import SERVER
 from lemonade.inference.failure import engine_failure
 from lemonade.inference.images import Wanted
-from lemonade.inference.images_dialects import Asked, for_library, for_server, size_of
+from lemonade.inference.images_dialects import Asked, for_library, size_of
 from lemonade.inference.images_events import engine_events
+from lemonade.inference.images_server import painted
 from lemonade.inference.relay import MAX_ERROR, Heartbeat, Sink
 
 if TYPE_CHECKING:
     from lemonade.model import Model
     from lemonade.residency.lease import Lease
-
-
-class _Picture(msgspec.Struct):
-    b64_json: msgspec.Raw
-
-
-class _Pictures(msgspec.Struct):
-    data: list[_Picture]
-
-
-_pictures = msgspec.json.Decoder(_Pictures)
 
 
 class ImageWork:
@@ -47,39 +35,28 @@ class ImageWork:
         self.measurement = None
 
     async def run(self, lease: Lease) -> None:
-        wanted, options = self._wanted, lease.resident.options
-        is_program = lease.resident.launch.backend == SYSTEM
-        shape = for_server if is_program else for_library
+        wanted = self._wanted
+        if lease.resident.launch.name == SERVER:
+            await self._by_server(lease)
+            return
         # Files are read beside the loop.
-        asked = await asyncio.to_thread(shape, wanted, self._model, options)
-        if not wanted.events:
+        asked = await asyncio.to_thread(for_library, wanted, self._model, lease.resident.options)
+        if wanted.events:
+            with Heartbeat(self._sink) as heart:
+                await self._stream(lease, asked, heart)
+        else:
             body = await self._answer(lease, asked)
             self.passed_on = True
             await self._sink.reply(body)
-            return
-        with Heartbeat(self._sink) as heart:
-            if is_program:
-                await self._tell(await self._answer(lease, asked), options, heart)
-            else:
-                await self._stream(lease, asked, heart)
 
     async def _answer(self, lease: Lease, asked: Asked) -> bytes:
-        """The whole answer, with as many pictures as were asked for."""
-        name = lease.resident.launch.name
         reply = await lease.connection.request("POST", asked.path, asked.body, asked.headers)
         try:
             if reply.status != 200:
-                raise engine_failure(reply.status, await reply.read(MAX_ERROR), name)
-            body = await reply.read()
+                raise engine_failure(reply.status, await reply.read(MAX_ERROR), lease.resident.launch.name)
+            return await reply.read()
         finally:
             reply.close()
-        try:
-            found = len(_pictures.decode(body).data)
-        except msgspec.MsgspecError as error:
-            raise EngineReplied(f"The engine's answer lacks what it must have: {error}.", status=502) from None
-        if found != self._wanted.n:
-            raise EngineReplied(f"{name} made {found} of {self._wanted.n} pictures.", status=500)
-        return body
 
     async def _stream(self, lease: Lease, asked: Asked, heart: Heartbeat) -> None:
         reply = await lease.connection.request("POST", asked.path, asked.body, asked.headers)
@@ -94,18 +71,28 @@ class ImageWork:
         await heart.settle()
         await self._sink.end()
 
-    async def _tell(self, body: bytes, options: Mapping[str, Any], heart: Heartbeat) -> None:
-        """The events of an engine that tells of nothing until all is done."""
-        size = size_of(self._wanted, options)
-        facts = {"created_at": int(time.time()), "size": f"{size.width}x{size.height}"}
-        facts |= {"quality": "auto", "background": "opaque", "output_format": "png"}
+    async def _by_server(self, lease: Lease) -> None:
+        pictures = painted(self._wanted, self._model, lease)
+        if not self._wanted.events:
+            made = [picture async for picture in pictures]
+            self.passed_on = True
+            await self._sink.reply(
+                msgspec.json.encode({"created": int(time.time()), "data": made, "output_format": "png"})
+            )
+            return
+        # It tells of nothing until a picture is done.
         kind = f"{self._wanted.events}.{protocol.COMPLETED}"
-        self.passed_on = True
-        for picture in msgspec.json.decode(body)["data"]:
-            data = msgspec.json.encode({"type": kind, **picture, **facts, "usage": protocol.NO_USAGE})
-            await self._write(b"event: %b\ndata: %b\n\n" % (kind.encode(), data), heart)
-        await heart.settle()
-        await self._sink.end()
+        size = size_of(self._wanted, lease.resident.options)
+        facts = {"size": f"{size.width}x{size.height}", "quality": "auto", "background": "opaque"}
+        with Heartbeat(self._sink) as heart:
+            async with aclosing(pictures):  # type: ignore[type-var]
+                async for picture in pictures:
+                    told = {"type": kind, "created_at": int(time.time()), **picture, **facts, "output_format": "png"}
+                    data = msgspec.json.encode({**told, "usage": protocol.NO_USAGE})
+                    self.passed_on = True
+                    await self._write(b"event: %b\ndata: %b\n\n" % (kind.encode(), data), heart)
+            await heart.settle()
+            await self._sink.end()
 
     async def _write(self, event: bytes, heart: Heartbeat) -> None:
         await heart.settle()

@@ -17,7 +17,8 @@ from lemonade.engines.connection import Connection
 from lemonade.engines.ports import release_port, take_port
 from lemonade.engines.process import EngineProcess
 from lemonade.engines.sdcpp import protocol
-from lemonade.engines.sdcpp.engine import SYSTEM, SdCpp
+from lemonade.engines.sdcpp.engine import SdCpp
+from lemonade.engines.sdcpp.native import CLI
 from lemonade.errors import Busy, EngineError, InvalidArgument, RequestError, UnsupportedOperation
 from lemonade.inference.failure import engine_failure
 from lemonade.inference.images_events import engine_events
@@ -83,7 +84,7 @@ class Upscaling:
                 except BaseException:
                     release_port(port)
                     raise
-                if launch.backend == SYSTEM:
+                if launch.name == CLI:
                     await self._by_program(launch, asked, sink, heart)
                 else:
                     await self._by_library(launch, asked, sink, heart)

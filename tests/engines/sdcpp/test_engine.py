@@ -11,7 +11,7 @@ from lemonade.engines.sdcpp import engine as module
 from lemonade.engines.sdcpp.engine import SdCpp
 from lemonade.errors import InvalidArgument, ModelLoadError, ModelLoadRefused
 from lemonade.model import Model
-from lemonade.settings import Settings
+from lemonade.settings import Layer, Settings
 
 OPTIONS = {"sd-cpp_backend": "auto", "sdcpp_args": "", "steps": 20}
 
@@ -92,7 +92,13 @@ def test_arguments_change_the_library(settings: Settings, tmp_path: Path) -> Non
 
 def test_a_program_on_path(settings: Settings, programs: Path) -> None:
     engine = SdCpp(settings)
-    assert [(each.name, each.state) for each in engine.backends()] == [("cpu", "installed"), ("system", "installed")]
+    assert [(each.name, each.state) for each in engine.backends()] == [
+        ("cuda", "unsupported"),
+        ("rocm", "unsupported"),
+        ("vulkan", "unsupported"),
+        ("cpu", "installed"),
+        ("system", "installed"),
+    ]
     files = {"main": Path("/a/m.gguf"), "llm": Path("/a/llm.gguf"), "vae": Path("/a/vae.safetensors")}
     launch = made(engine, files, **{"sd-cpp_backend": "system", "sdcpp_args": "--anything 5 --steps 3"})
     assert launch.argv == (
@@ -117,7 +123,7 @@ def test_without_a_program(settings: Settings, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(backends, "_seen", {})
     engine = SdCpp(settings)
-    assert engine.backends()[1].message == "There is no sd-server on PATH."
+    assert engine.backends()[-1].message == "There is no sd-server on PATH."
     with pytest.raises(ModelLoadError, match="no sd-server on PATH"):
         made(engine, {"main": Path("/a/m.gguf")}, **{"sd-cpp_backend": "system"})
 
@@ -127,7 +133,7 @@ def test_without_the_package(settings: Settings, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(backends, "_seen", {})
     engine = SdCpp(settings)
-    assert engine.backends()[0].state == "installable"
+    assert engine.backends()[3].state == "installable"
     with pytest.raises(ModelLoadError, match="pip install cyllama"):
         made(engine, {"main": Path("/a/m.gguf")})
 
@@ -136,8 +142,50 @@ def test_the_setting_and_the_option_choose_the_backend(settings: Settings, progr
     engine = SdCpp(settings)
     assert engine.device({"sd-cpp_backend": "system"}) == "gpu"
     assert engine.device({}) == "cpu"
-    with pytest.raises(InvalidArgument, match="must be one of: auto, cpu, system"):
+    with pytest.raises(InvalidArgument, match="must be one of: auto, cuda, rocm, vulkan, cpu, system"):
+        engine.device({"sd-cpp_backend": "opencl"})
+    with pytest.raises(ModelLoadError, match=r"set sdcpp.vulkan_bin to the folder that holds yours"):
         engine.device({"sd-cpp_backend": "vulkan"})
+
+
+def test_a_folder_with_programs_is_a_backend(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(backends, "_seen", {})
+    settings = Settings([Layer("config.json", {"sdcpp.vulkan_bin": str(programs), "log_level": "debug"})])
+    engine = SdCpp(settings)
+    assert [each.state for each in engine.backends() if each.name == "vulkan"] == ["installed"]
+    assert engine.device({}) == "gpu", "it is the best one here"
+    launch = made(engine, {"main": Path("/a/m.gguf")}, sdcpp_args="--mmap")
+    assert launch.argv == (
+        *(str(programs / "sd-server"), "--listen-port", "9", "--model", "/a/m.gguf"),
+        *("-v", "--vae-tiling", "--diffusion-fa", "--mmap"),
+    )
+    assert (launch.backend, launch.health_path) == ("vulkan", "/")
+    assert launch.env["LD_LIBRARY_PATH"].split(":")[0] == str(programs)
+    assert engine.upscale(Path("/a/esrgan.pth"), {}, 9).argv[0] == str(programs / "sd-cli")
+
+
+def test_a_program_of_ones_own_for_the_processor(programs: Path) -> None:
+    settings = Settings([Layer("config.json", {"sdcpp.cpu_bin": str(programs)})])
+    launch = made(SdCpp(settings), {"main": Path("/a/m.gguf")})
+    assert launch.argv[0] == str(programs / "sd-server")
+    assert (launch.backend, launch.device) == ("cpu", "cpu")
+
+
+def test_folders_and_tags_that_do_not_do(tmp_path: Path) -> None:
+    said = {"sdcpp.cpu_bin": "latest", "sdcpp.rocm_bin": "master-504", "sdcpp.cuda_bin": str(tmp_path)}
+    engine = SdCpp(Settings([Layer("config.json", said)]))
+    states = {each.name: each for each in engine.backends()}
+    assert states["cpu"].state == "installed", "what is bundled serves it"
+    assert "not fetched here" in states["rocm"].message
+    assert states["cuda"].message == f"sdcpp.cuda_bin names {tmp_path}, in which there is no sd-server."
+
+
+def test_the_home_of_who_runs_it(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "loras").mkdir()
+    found = config(made(SdCpp(settings), {"main": Path("/a/m.gguf")}, sdcpp_args="--lora-model-dir ~/loras"))
+    assert found["lora_dir"] == f"{tmp_path / 'loras'}/"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from lemonade.engines.choice import choose
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.openmoss.protocol import PROGRAM
-from lemonade.engines.programs import program_in
+from lemonade.engines.programs import loader_path, program_in
 from lemonade.errors import ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Settings
@@ -48,7 +46,7 @@ class OpenMoss:
             name=PROGRAM,
             argv=argv,
             port=port,
-            env=_loader_path(program.parent),
+            env=loader_path(program.parent),
             backend=backend.name,
             device=backend.devices[0],
         )
@@ -80,10 +78,3 @@ class OpenMoss:
     def _backend(self, options: Mapping[str, Any]) -> Backend:
         setting = self._settings["openmoss.backend"]
         return choose(self.backends(), options, recipe="openmoss", section="openmoss", setting=setting)
-
-
-def _loader_path(folder: Path) -> dict[str, str]:
-    """Lets the program find the libraries that lie beside it."""
-    variable = "PATH" if sys.platform == "win32" else "LD_LIBRARY_PATH"
-    before = os.environ.get(variable)
-    return {variable: f"{folder}{os.pathsep}{before}" if before else str(folder)}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lemonade.engines.arguments import words_of
@@ -102,6 +104,8 @@ FILES = {
     "taesd": ("--taesd", "taesd_path"),
 }
 
+_LORA_FOLDER = "--lora-model-dir"
+
 #: Flags of sd-server that the bundled engine follows. Source: `sd-server --help`.
 TAKEN = (
     *(_valued(flag, "context", attribute, existing) for flag, attribute in FILES.values() if flag not in ("--llm",)),
@@ -147,7 +151,7 @@ TAKEN = (
         "scheduler",
         choice({name: Member("Scheduler", name.upper()) for name in _SCHEDULERS}),
     ),
-    _valued("--lora-model-dir", "host", "lora_dir", directory),
+    _valued(_LORA_FOLDER, "host", "lora_dir", directory),
     # On a CPU the weights are in the machine's memory anyway.
     _bare("--offload-to-cpu", "nothing"),
     _bare("--clip-on-cpu", "nothing"),
@@ -199,13 +203,13 @@ class Changes(NamedTuple):
 
 
 def split(text: str) -> list[str]:
-    """The words of the option, as `engines.arguments.words_of` reads them.
+    """The words of the option, as `engines.arguments.words_of` reads them; `~` is the home of who runs the daemon.
 
     Raises:
         InvalidArgument: a quotation without an end.
     """
     try:
-        return words_of(text)
+        return [str(Path(word).expanduser()) if word.startswith("~/") else word for word in words_of(text)]
     except ValueError as error:
         raise _invalid(str(error)) from None
 
@@ -247,6 +251,12 @@ def parse(words: Sequence[str]) -> Changes:
     return made
 
 
+def lora_folder(words: Sequence[str]) -> str | None:
+    """The folder that the words name for LoRA files."""
+    named = [after for before, after in pairwise(words) if before == _LORA_FOLDER]
+    return named[-1] if named else None
+
+
 def _unknown(word: str) -> InvalidArgument:
     if not word.startswith("-"):
         return _invalid(f"'{word}' belongs to no flag.")
@@ -255,7 +265,7 @@ def _unknown(word: str) -> InvalidArgument:
     close = difflib.get_close_matches(word, _KNOWN, n=3)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     return _invalid(
-        f"'{word}' is not taken by the bundled engine; an sd-server on PATH may take it (sd-cpp_backend: system).{hint}"
+        f"'{word}' is not taken by the bundled engine; an sd-server may take it (sd-cpp_backend: system).{hint}"
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lemonade.engines.backends import find_program, installed_version, physical_cores
+from lemonade.engines.backends import installed_version, physical_cores
 from lemonade.engines.choice import choose
 from lemonade.engines.engine import Backend, Launch
 from lemonade.engines.llamacpp.engine import QUIET_DEATH
+from lemonade.engines.programs import loader_path
+from lemonade.engines.sdcpp import native
 from lemonade.engines.sdcpp.arguments import FILES, parse, refuse_reserved, split
 from lemonade.engines.worker_launch import worker_launch
 from lemonade.errors import ModelLoadError, ModelLoadRefused
@@ -20,19 +22,14 @@ from lemonade.settings import Settings
 
 NAME = "stable-diffusion.cpp"
 LIBRARY = "cyllama"
-SERVER = "sd-server"
-#: The program that enlarges pictures.
-CLI = "sd-cli"
-#: The backend whose program is on PATH, and is asked in the program's own way.
-SYSTEM = "system"
 
 #: The kinds of text encoders by what is found in the names of their files; all others are language models.
 _ENCODERS = ("clip_l", "clip_g", "t5xxl")
 
 
 class SdCpp:
-    """stable-diffusion.cpp as a library in a Python child (`cpu`, on Apple's chips `metal`), or an `sd-server` on PATH
-    (`system`)."""
+    """stable-diffusion.cpp as a library in a Python child (`cpu`, on Apple's chips `metal`), or an `sd-server`: on PATH
+    (`system`), or in the folder that `sdcpp.BACKEND_bin` names (`cuda`, `rocm`, `vulkan`, `cpu`)."""
 
     recipe = "sd-cpp"
 
@@ -40,25 +37,22 @@ class SdCpp:
         self._settings = settings
 
     def backends(self) -> list[Backend]:
-        program = find_program(SERVER)
-        version = installed_version(LIBRARY)
+        own = [native.state(self._settings, name) for name in native.GPUS]
+        if native.folder(self._settings, "cpu") is not None:
+            own.append(native.state(self._settings, "cpu"))
         name, device = ("metal", "gpu") if _is_apple() else ("cpu", "cpu")
-        missing = f"The package {LIBRARY} is missing: `pip install {LIBRARY}`."
-        return [
-            Backend(
+        if name not in [each.name for each in own]:
+            version = installed_version(LIBRARY)
+            missing = f"The package {LIBRARY} is missing: `pip install {LIBRARY}`."
+            bundled = Backend(
                 name=name,
                 devices=(device,),
                 state="installed" if version else "installable",
                 message="" if version else missing,
                 version=version,
-            ),
-            Backend(
-                name=SYSTEM,
-                devices=("gpu", "cpu"),
-                state="installed" if program else "unsupported",
-                message="" if program else f"There is no {SERVER} on PATH.",
-            ),
-        ]
+            )
+            own.insert(len(native.GPUS), bundled)
+        return [*own, native.state(self._settings, native.SYSTEM)]
 
     def device(self, options: Mapping[str, Any]) -> str:
         return self._backend(options).devices[0]
@@ -85,10 +79,12 @@ class SdCpp:
             )
         # Alone it is a whole checkpoint; with others it is the part that paints.
         flag, attribute = ("--diffusion-model", "diffusion_model_path") if parts else ("--model", "model_path")
-        if backend.name == SYSTEM:
+        if self._is_program(backend):
             named = [word for role, path in parts.items() for word in (FILES[role][0], str(path))]
-            argv = (_program(SERVER), "--listen-port", str(port), flag, str(files["main"]), *named, *words)
-            return Launch(name=SERVER, argv=argv, port=port, health_path="/", backend=SYSTEM, device=backend.devices[0])
+            loud = ["-v"] if self._settings["log_level"] == "debug" else []
+            words = [*native.EXTRA.get(backend.name, ()), *words]
+            said = ["--listen-port", str(port), flag, str(files["main"]), *named, *loud, *words]
+            return self._program(backend, native.SERVER, said, port)
         changes = parse(words)
         context = {attribute: str(files["main"]), "n_threads": physical_cores()}
         context |= {FILES[role][1]: str(path) for role, path in parts.items()}
@@ -116,9 +112,8 @@ class SdCpp:
             InvalidArgument: `sdcpp_args` cannot be understood.
         """
         backend = self._backend(options)
-        if backend.name == SYSTEM:
-            argv = (_program(CLI), "-M", "upscale", "--upscale-model", str(file))
-            return Launch(name=CLI, argv=argv, port=port, backend=SYSTEM, device=backend.devices[0])
+        if self._is_program(backend):
+            return self._program(backend, native.CLI, ["-M", "upscale", "--upscale-model", str(file)], port)
         threads = parse(split(str(options.get("sdcpp_args") or ""))).context.get("n_threads", physical_cores())
         return worker_launch(
             name=f"{NAME} upscaler",
@@ -126,6 +121,21 @@ class SdCpp:
             config={"model": str(file), "threads": threads},
             port=port,
             env=QUIET_DEATH,
+            backend=backend.name,
+            device=backend.devices[0],
+        )
+
+    def _is_program(self, backend: Backend) -> bool:
+        return backend.name == native.SYSTEM or native.folder(self._settings, backend.name) is not None
+
+    def _program(self, backend: Backend, name: str, words: Sequence[str], port: int) -> Launch:
+        path = native.program(self._settings, backend.name, name)
+        return Launch(
+            name=name,
+            argv=(str(path), *words),
+            port=port,
+            env={} if backend.name == native.SYSTEM else loader_path(path.parent),
+            health_path="/",
             backend=backend.name,
             device=backend.devices[0],
         )
@@ -141,13 +151,6 @@ def _kind(role: str, path: Path) -> str:
         return role
     name = path.name.lower().replace("-", "_")
     return next((kind for kind in _ENCODERS if kind in name or kind.replace("xxl", "_xxl") in name), "llm")
-
-
-def _program(name: str) -> str:
-    program = find_program(name)
-    if program is None:
-        raise ModelLoadError(f"there is no {name} on PATH")
-    return program
 
 
 def _is_apple() -> bool:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import base64
-import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import cyllama.sd as sd
 
-from lemonade.engines.sdcpp import protocol, raster
+from lemonade.engines.sdcpp import loras, protocol, raster
 from lemonade.engines.sdcpp.telling import Tell, events, stamped, stopped_with
 from lemonade.engines.worker import Job, Operation, Reply
 from lemonade.errors import EngineError, InvalidArgument, LemonadeError
 
 #: stable-diffusion.cpp paints in squares of so many pixels; other sizes are cut out of the next larger one.
 MULTIPLE = 8
-
-_LORA = re.compile(r"<lora:(?P<name>[^:>]+):(?P<weight>[+-]?(?:\d+\.?\d*|\.\d+))>")
-_LORA_ENDINGS = (".safetensors", ".gguf", ".ckpt", ".pt")
 
 
 def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
@@ -99,7 +94,7 @@ class Painter:
 
     def _params(self, asked: protocol.Painting) -> Any:
         """Raises InvalidArgument for what only the library knows."""
-        prompt, loras = self._loras(asked.prompt)
+        prompt, named = loras.read(asked.prompt, self._config.get("lora_dir"))
         params = sd.SDImageGenParams(prompt=prompt, negative_prompt=asked.negative_prompt, seed=asked.seed)
         params.width, params.height = (side + -side % MULTIPLE for side in (asked.width, asked.height))
         params.batch_count = asked.n
@@ -115,25 +110,10 @@ class Painter:
             sampling.flow_shift = asked.flow_shift
         apply(sampling, self._config["sampling"])
         params.sample_params = sampling
-        if loras:
-            params.set_loras(loras)
+        if named:
+            params.set_loras([{"path": str(each.path), "multiplier": each.weight} for each in named])
         self._pictures = _given(params, asked)
         return params
-
-    def _loras(self, prompt: str) -> tuple[str, list[dict[str, Any]]]:
-        """The prompt without its `<lora:NAME:WEIGHT>`, and the files that they name."""
-        found = list(_LORA.finditer(prompt))
-        if not found:
-            return prompt, []
-        folder = self._config.get("lora_dir")
-        if not folder:
-            raise InvalidArgument(
-                f"The prompt names the LoRA '{found[0]['name']}', and the model was loaded without a folder of them. "
-                "Set it: sdcpp_args '--lora-model-dir FOLDER'.",
-                param="prompt",
-            )
-        loras = [{"path": _lora(Path(folder), each["name"]), "multiplier": float(each["weight"])} for each in found]
-        return _LORA.sub("", prompt).strip(), loras
 
     @contextmanager
     def _telling(self, asked: protocol.Painting, tell: Tell | None) -> Iterator[None]:
@@ -205,15 +185,6 @@ def _schedule(steps: int, strength: float) -> tuple[int, float]:
     if strength < 1:
         whole = max(whole, computed + 1)
     return whole, (computed - 0.5) / whole
-
-
-def _lora(folder: Path, name: str) -> str:
-    # A prompt may come from anybody: it names files of this folder and no others.
-    if re.fullmatch(r"[\w][\w .+-]*", name):
-        for path in (folder / name, *(folder / f"{name}{ending}" for ending in _LORA_ENDINGS)):
-            if path.is_file():
-                return str(path)
-    raise InvalidArgument(f"There is no LoRA '{name[:100]}' in {folder}.", param="prompt")
 
 
 def _given(params: Any, asked: protocol.Painting) -> list[Any]:
