@@ -22,7 +22,7 @@ import pytest
 
 from tests.app.painting import ONE_THREAD, edit, form, paint, pictures, register
 from tests.daemon import Answer, Daemon, events, wait_for
-from tests.engines.sdcpp.looking import file, opened, pixels, right_half
+from tests.engines.sdcpp.looking import file, opened, pixels, right_half, turned
 from tests.tiny_diffusion import TinyDiffusion, quantised, tiny_diffusion
 
 pytestmark = pytest.mark.real
@@ -134,6 +134,17 @@ def test_an_edit_starts_from_the_picture(painter: Daemon) -> None:
 def test_other_kinds_of_files(painter: Daemon, kind: str) -> None:
     (made,) = pictures(edit(painter, ("image", file(24, 40, kind))))
     assert opened(made).size == (24, 40), "without a size it is the picture's own"
+
+
+@pytest.mark.parametrize("model", ["Tiny", "Editor"])
+def test_a_photo_is_edited_upright(painter: Daemon, model: str) -> None:
+    upright, photo = file(24, 40), turned(file(24, 40), 6, "PNG")
+    assert opened(photo).size == (40, 24), "as it lies in its file"
+    (made,) = pictures(edit(painter, ("image", photo), ("strength", "0.5"), model=model))
+    assert opened(made).size == (24, 40)
+    assert pictures(edit(painter, ("image", upright), ("strength", "0.5"), model=model)) == [made]
+    (wide,) = pictures(edit(painter, ("image", photo), ("size", "40x24"), model=model))
+    assert opened(wide).size == (40, 24), "a size is what it says"
 
 
 def test_an_editor_looks_at_all_pictures_in_their_order(painter: Daemon) -> None:

@@ -69,6 +69,7 @@ def for_library(wanted: Wanted, model: Model, options: Mapping[str, Any]) -> Ask
         negative_prompt=wanted.negative_prompt,
         width=size.width,
         height=size.height,
+        as_first=wanted.kind == "edit" and wanted.size is None,
         n=wanted.n,
         seed=_seed(wanted, protocol.SEED),
         steps=_or(wanted.steps, options.get("steps"), 20),

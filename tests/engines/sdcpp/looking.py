@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import ExifTags, Image
 
 RED, BLUE = (220, 60, 30), (20, 90, 200)
 
@@ -17,6 +17,18 @@ def file(width: int = 32, height: int = 32, kind: str = "PNG", top: Any = RED, b
     pixels = np.zeros((height, width, len(top)), np.uint8)
     pixels[: height // 2], pixels[height // 2 :] = top, bottom
     return packed(pixels, kind)
+
+
+def turned(data: bytes, orientation: int, kind: str) -> bytes:
+    """The picture as a camera writes it that was not held upright: it is to be turned, as EXIF says, to look like it
+    did."""
+    back = {6: Image.Transpose.ROTATE_90, 3: Image.Transpose.ROTATE_180, 8: Image.Transpose.ROTATE_270}
+    made = io.BytesIO()
+    notes = Image.Exif()
+    notes[ExifTags.Base.Orientation] = orientation
+    picture = opened(data).transpose(back[orientation])
+    picture.save(made, kind, exif=notes, **({} if kind == "PNG" else {"quality": 100}))
+    return made.getvalue()
 
 
 def noise(width: int, height: int, channels: int = 3, kind: str = "PNG") -> bytes:

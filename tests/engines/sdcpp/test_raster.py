@@ -8,7 +8,7 @@ from PIL import Image
 
 from lemonade.engines.sdcpp import raster
 from lemonade.errors import InvalidArgument
-from tests.engines.sdcpp.looking import BLUE, RED, file, opened, packed, pixels, right_half
+from tests.engines.sdcpp.looking import BLUE, RED, file, opened, packed, pixels, right_half, turned
 
 
 def test_what_is_see_through_lies_on_white() -> None:
@@ -29,6 +29,28 @@ def test_damaged_files_are_the_clients_mistake(data: bytes) -> None:
         raster.opened(data, "mask")
     assert caught.value.param == "mask"
     assert "BytesIO" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize("orientation", [3, 6, 8])
+def test_photos_are_upright(kind: str, orientation: int) -> None:
+    photo = turned(file(16, 32), orientation, kind)
+    picture = raster.opened(photo, "image")
+    assert picture.size == (16, 32)
+    made = raster.rgb(picture).astype(int)
+    assert abs(made[2, 8] - RED).max() < 25
+    assert abs(made[29, 8] - BLUE).max() < 25
+    assert raster.lies(photo) is (orientation != 3)
+    assert raster.lies(file(16, 32, kind)) is False
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+@pytest.mark.parametrize("at", range(24))
+def test_damaged_notes_are_no_matter(at: int) -> None:
+    photo = bytearray(turned(file(16, 32), 6, "WEBP"))
+    photo[photo.index(b"MM\0*") + at] ^= 0x7F
+    assert raster.opened(bytes(photo), "image").size in ((16, 32), (32, 16))
+    assert raster.lies(bytes(photo)) in (True, False)
 
 
 def test_a_start_is_cut_to_the_proportions() -> None:

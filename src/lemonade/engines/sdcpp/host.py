@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import cyllama.sd as sd
+import msgspec
 
 from lemonade.engines.sdcpp import loras, protocol, raster
 from lemonade.engines.sdcpp.telling import Tell, events, stamped, stopped_with
@@ -57,7 +58,7 @@ class Painter:
         self._preview = sd.PreviewMode.TAE if "taesd_path" in config["context"] else sd.PreviewMode.VAE
 
     def generate(self, job: Job) -> dict[str, Any] | Reply:
-        asked = protocol.painting(job.body)
+        asked = _upright(protocol.painting(job.body))
         params = self._params(asked)
         if not asked.events:
             pictures = self._paint(job, asked, params, None)
@@ -202,6 +203,14 @@ def _given(params: Any, asked: protocol.Painting) -> list[Any]:
         params.set_mask_image(mask)
         images.append(mask)
     return images
+
+
+def _upright(asked: protocol.Painting) -> protocol.Painting:
+    """With its sides exchanged if they are those of a picture that lies on its side in its file."""
+    first = asked.start or (asked.references[0] if asked.references else None)
+    if asked.as_first and first is not None and raster.lies(first):
+        return msgspec.structs.replace(asked, width=asked.height, height=asked.width)
+    return asked
 
 
 def _facts(asked: protocol.Painting) -> dict[str, Any]:

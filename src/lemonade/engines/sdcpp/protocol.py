@@ -29,6 +29,7 @@ class Painting(msgspec.Struct, kw_only=True):
 
     Attributes:
         width, height: of the result, in pixels; any size.
+        as_first: the size is that of the first picture as its file has it, before it is turned upright.
         n: so many pictures, with the seeds from `seed` on.
         steps: of sampling, from 1 on.
         cfg_scale: how far the prompt leads; 1 is without guidance.
@@ -47,6 +48,7 @@ class Painting(msgspec.Struct, kw_only=True):
     prompt: str
     width: int
     height: int
+    as_first: bool = False
     n: int = 1
     seed: int = SEED
     steps: int = 20

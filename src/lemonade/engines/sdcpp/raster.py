@@ -6,12 +6,16 @@ import io
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from PIL.PngImagePlugin import PngInfo
 
 from lemonade.errors import InvalidArgument
 
 FORMATS = ("PNG", "JPEG", "WEBP")
+#: Orientations, as EXIF numbers them, of pictures that lie on their side.
+_QUARTERS = (5, 6, 7, 8)
+#: What Pillow raises.
+_DAMAGED = (OSError, SyntaxError, ValueError, EOFError)
 #: Between zlib's quickest and its best, which takes longer to pack a picture than some models to paint it.
 COMPRESSION = 4
 
@@ -20,7 +24,7 @@ Image.MAX_IMAGE_PIXELS = None
 
 
 def opened(data: bytes, param: str) -> Image.Image:
-    """A picture, decoded.
+    """A picture, decoded, and upright: cameras note how to turn what they took, and the note is lost with the file.
 
     Raises:
         InvalidArgument: it is damaged.
@@ -31,9 +35,22 @@ def opened(data: bytes, param: str) -> Image.Image:
     except UnidentifiedImageError:
         # Its text names an object of this program.
         raise InvalidArgument(f"'{param}' is a damaged picture: it has no image data.", param=param) from None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except _DAMAGED as error:
         raise InvalidArgument(f"'{param}' is a damaged picture: {error}.", param=param) from None
-    return picture
+    try:
+        return ImageOps.exif_transpose(picture)
+    except _DAMAGED:
+        # Its notes are; it is not.
+        return picture
+
+
+def lies(data: bytes) -> bool:
+    """Whether a picture has to be turned by a quarter to be upright. False for one that is damaged."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
+            return picture.getexif().get(ExifTags.Base.Orientation) in _QUARTERS
+    except _DAMAGED:
+        return False
 
 
 def has_alpha(picture: Image.Image) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import cyllama.sd as sd
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from lemonade.engines.sdcpp import protocol, raster
 from lemonade.engines.sdcpp.telling import Tell, events, stamped
@@ -59,8 +59,7 @@ def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
 
 def _upscaled(upscaler: Any, job: Job, asked: protocol.Enlargement, tell: Tell | None) -> str:
     """The picture as PNG, in base64."""
-    # Its orientation would be lost with its other notes.
-    picture = ImageOps.exif_transpose(raster.opened(asked.image, "image"))
+    picture = raster.opened(asked.image, "image")
     factor = asked.factor or upscaler.upscale_factor
     size = (picture.width * factor, picture.height * factor)
 
