@@ -265,6 +265,7 @@ def test_slots(world: Daemon) -> None:
         ("/v1/slots/0?action=save", {"filename": 5}, 400, "filename"),
         ("/v1/slots/abc?action=erase", None, 404, None),
         ("/v1/slots/-1?action=erase", None, 404, None),
+        (f"/v1/slots/{'1' * 5000}?action=erase&model=a", None, 404, None),
         ("/v1/slots/0?action=erase&model=nobody", None, 404, "model"),
     ],
 )

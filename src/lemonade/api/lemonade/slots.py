@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 ACTIONS = ("erase", "save", "restore")
 
+#: Digits of a slot's number. Python itself refuses to read a number of thousands of digits.
+LONGEST = 9
+
 
 def check_reply(body: bytes, asked: str) -> tuple[bytes, Measurement | None]:
     msgspec.json.decode(body)
@@ -69,7 +72,7 @@ class SlotRequest(msgspec.Struct):
 
 async def slot(exchange: Exchange, body: SlotRequest) -> None:
     services = exchange.services
-    if not (exchange.id.isascii() and exchange.id.isdigit()):
+    if not (exchange.id.isascii() and exchange.id.isdigit() and len(exchange.id) <= LONGEST):
         raise RouteNotFound("The requested endpoint does not exist", details={"path": exchange.scope["path"]})
     action = exchange.query.action
     if not action:
