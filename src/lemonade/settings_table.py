@@ -121,7 +121,7 @@ def build(value: Any) -> str | None:
 
 #: A tag becomes a part of addresses and of file names.
 BUILD_TAG = re.compile(
-    r"^(?!.*\.\.)(?P<tag>[A-Za-z0-9][\w.+-]{0,63})(?:@sha256:(?P<sha256>[0-9a-fA-F]{64}))?$", re.ASCII
+    r"^(?!.*\.\.)(?P<tag>[A-Za-z0-9][\w.+-]{0,63})(?:@sha256:(?P<sha256>[0-9a-fA-F]{64}))?\Z", re.ASCII
 )
 
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error", "fatal", "none")

@@ -48,6 +48,7 @@ NAME = {"model_name": "user.A"}
         ({**USER, **NAME, "checkpoint": "a/b:x\0y"}, "checkpoint", "NUL"),
         ({**USER, **NAME, "checkpoint": "%2e%2e/b:x"}, "checkpoint", "OWNER/NAME"),
         ({**USER, **NAME, "checkpoint": "a/" + "b" * 5000 + ":x"}, "checkpoint", "OWNER/NAME"),
+        ({**USER, **NAME, "checkpoint": "a/b\n:x.gguf"}, "checkpoint", "OWNER/NAME"),
         ({**USER, **NAME, "checkpoint": "/not/here.gguf"}, "checkpoint", "There is no file or folder"),
         ({**USER, **NAME, "checkpoint": "/" + 5000 * "a"}, "checkpoint", "cannot be looked at"),
         (

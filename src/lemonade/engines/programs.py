@@ -25,7 +25,7 @@ ABANDONED = 3600.0
 #: Where, below a folder, programs of llama.cpp and its kin lie: in their releases, and where they are built.
 _PLACES = ("", "bin", "build/bin", "build/bin/Release")
 
-_NAME = re.compile(r"^[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?$")
+_NAME = re.compile(r"^[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?\Z")
 
 
 class Installed(msgspec.Struct, frozen=True):

@@ -32,9 +32,9 @@ from lemonade.hub.registry import Listing, RemoteFile
 _PREFIXES = {"huggingface": "models", "modelscope": "modelscope--models", "pypi": "models--pypi"}
 
 #: One part of a repository's name. The hub's own rule: 96 characters, no `..`, no `--` (folder names use it).
-_PART = re.compile(r"^(?!.*(?:\.\.|--))[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?$", re.ASCII)
-_RELEASE = re.compile(r"^[A-Za-z0-9](?:[\w.-]{0,94}[A-Za-z0-9])?==[A-Za-z0-9][\w.+!-]{0,62}$", re.ASCII)
-_ID = re.compile(r"^[A-Za-z0-9_][\w.+!-]{0,127}$", re.ASCII)
+_PART = re.compile(r"^(?!.*(?:\.\.|--))[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?\Z", re.ASCII)
+_RELEASE = re.compile(r"^[A-Za-z0-9](?:[\w.-]{0,94}[A-Za-z0-9])?==[A-Za-z0-9][\w.+!-]{0,62}\Z", re.ASCII)
+_ID = re.compile(r"^[A-Za-z0-9_][\w.+!-]{0,127}\Z", re.ASCII)
 
 #: Names that Windows keeps for devices.
 _DEVICES = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)

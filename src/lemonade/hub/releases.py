@@ -45,7 +45,7 @@ _NEWEST = 20
 _MAX_ANSWER = 16 * 1024 * 1024
 
 #: What a tag may look like; it becomes a part of addresses and of file names.
-TAG = re.compile(r"^(?!.*\.\.)[A-Za-z0-9][\w.+-]{0,63}$", re.ASCII)
+TAG = re.compile(r"^(?!.*\.\.)[A-Za-z0-9][\w.+-]{0,63}\Z", re.ASCII)
 
 
 class Archive(msgspec.Struct, frozen=True):

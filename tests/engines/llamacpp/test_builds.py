@@ -158,7 +158,7 @@ def test_a_hash_of_ones_own_replaces_the_pinned_one() -> None:
     assert builds.find(MACHINE, "vulkan", want, "x").hashes == {"llama-b7-bin-ubuntu-vulkan-x64.tar.gz": "a" * 64}
 
 
-@pytest.mark.parametrize("value", ["../x", "a/b", "b1@sha256:xyz", "b1 b2", "-x", "b..1", 5])
+@pytest.mark.parametrize("value", ["../x", "a/b", "b1@sha256:xyz", "b1 b2", "-x", "b..1", "b1\n", 5])
 def test_a_setting_that_names_no_build(value: Any) -> None:
     settings = Settings([Layer("test", {"llamacpp.vulkan_bin": value})])
     assert settings["llamacpp.vulkan_bin"] == "builtin"
