@@ -525,6 +525,15 @@ def test_what_an_sd_cli_does_not_do(program: Daemon) -> None:
     assert opened(pictures(upscale(program, file(kind="JPEG")))[0]).size == (128, 128)
 
 
+def test_a_refused_enlargement_keeps_no_port(program: Daemon) -> None:
+    assert program.process is not None
+    daemon = psutil.Process(program.process.pid)
+    before = len(daemon.net_connections("udp"))
+    for _ in range(3):
+        refused(upscale(program, file(), upscale_factor=2), "upscale_factor")
+    assert len(daemon.net_connections("udp")) == before
+
+
 @pytest.mark.parametrize(("missing", "param"), [("image", "image"), ("model", "model")])
 def test_what_an_upscale_needs(program: Daemon, missing: str, param: str) -> None:
     body = {"image": base64.b64encode(file()).decode(), "model": UPSCALER}

@@ -131,6 +131,7 @@ class Upscaling:
     async def _by_program(
         self, launch: Launch, asked: protocol.Enlargement, sink: Sink, heart: Heartbeat | _Silent
     ) -> None:
+        release_port(launch.port)  # It listens nowhere.
         if not asked.image.startswith(_DECODED):
             raise InvalidArgument("'image' must be PNG or JPEG for an sd-cli.", param="image")
         if asked.factor:
@@ -143,7 +144,7 @@ class Upscaling:
             before, after = Path(folder, "in.png"), Path(folder, "out.png")
             await asyncio.to_thread(before.write_bytes, asked.image)
             argv = (*launch.argv, "-i", str(before), "-o", str(after))
-            process = await EngineProcess.start(msgspec.structs.replace(launch, argv=argv))
+            process = await EngineProcess.start(msgspec.structs.replace(launch, argv=argv, port=0))
             try:
                 await process.exited.wait()
             finally:
