@@ -96,14 +96,14 @@ class Silero:
         port = take_port()
         try:
             launch = worker_launch(name="silero", module=MODULE, config={}, port=port)
-            process = await EngineProcess.start(launch)
-            try:
-                await process.wait_ready(START_SECONDS)
-            except BaseException:
-                await process.stop()
-                raise
         except BaseException:
             release_port(port)
+            raise
+        process = await EngineProcess.start(launch)
+        try:
+            await process.wait_ready(START_SECONDS)
+        except BaseException:
+            await process.stop()
             raise
         self._process, self._connection = process, Connection(process)
         return self._connection
@@ -119,4 +119,3 @@ class Silero:
                 await connection.close()
             if process is not None:
                 await process.stop()
-                release_port(process.launch.port)
