@@ -114,8 +114,6 @@ class Transcription:
             query["language"] = speech.language
         if speech.prompt:
             query["prompt"] = speech.prompt
-        if speech.draft:
-            query["draft"] = "1"
         self._path = f"/pcm?{urlencode(query)}"
         self._audio = speech.padded
         self.passed_on = False
