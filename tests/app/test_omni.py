@@ -147,6 +147,8 @@ def test_nothing_to_show_at_the_end(daemon: Daemon) -> None:
         (call("generate_image", prompt="FAIL"), "out of paint"),
         (call("text_to_speech", input="FAIL"), "generation failed"),
         (call("text_to_speech", input="DIE"), "Error"),
+        (call("text_to_speech", input="a" * 70_000), "length"),
+        (call("text_to_speech", input="a", voice="b" * 3000), "length"),
     ],
 )
 def test_what_goes_wrong_with_a_tool_is_told_to_the_planner(daemon: Daemon, wrong: Any, told: str) -> None:

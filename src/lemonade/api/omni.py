@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lemonade.api.conversation import converse
+from lemonade.api.endpoint import explain
 from lemonade.api.parts import parts_of
 from lemonade.errors import EngineReplied, LemonadeError, UnsupportedOperation
 from lemonade.inference import images, speech
@@ -239,7 +240,11 @@ class Components:
             return await self._say(model, {**request, "voice": DEFAULT_VOICE})
 
     async def _say(self, model: Model, request: Tree) -> bytes:
-        asked = speech.read(msgspec.convert({"model": model.name, **request}, SpeechRequest), model)
+        try:
+            wish = msgspec.convert({"model": model.name, **request}, SpeechRequest)
+        except msgspec.ValidationError as error:
+            raise explain(str(error), SpeechRequest) from None
+        asked = speech.read(wish, model)
         answer = Answer()
         work = OpenMossWork(asked, answer) if model.recipe == "openmoss" else KokoroWork(asked, answer)
         await on_engine(self._services.residency, model, work, metrics=self._services.metrics)
