@@ -17,6 +17,7 @@ from typing import Any
 
 import av
 import numpy as np
+import psutil
 import pytest
 
 from tests.daemon import Daemon, wait_for
@@ -27,6 +28,9 @@ pytestmark = pytest.mark.real
 
 SHORT = "Hello there, my friend."
 LONG = " ".join(f"Here is sentence number {number}." for number in range(1, 11))
+#: One sentence that is longer than it should be, and one in a script without gaps.
+ENDLESS = "nobody told this person where a sentence could end and so it goes on and on without a rest " * 3
+CHINESE = "今天天气很好我们一起去公园散步然后再去吃饭看电影买东西回家休息睡觉明天还要上班" * 2
 MEDIA_TYPES = {
     "mp3": "audio/mpeg",
     "opus": "audio/opus",
@@ -128,8 +132,9 @@ def test_languages_and_mixtures_of_them(speaker: Daemon, text: str, voice: str) 
     assert np.abs(sound).max() > 2_000
 
 
-def test_a_stream_is_heard_before_a_third_is_made(speaker: Daemon) -> None:
-    with opened(speaker, LONG) as answer:
+@pytest.mark.parametrize(("text", "voice"), [(LONG, "af_heart"), (ENDLESS, "af_heart"), (CHINESE, "zf_xiaobei")])
+def test_a_stream_is_heard_before_a_third_is_made(speaker: Daemon, text: str, voice: str) -> None:
+    with opened(speaker, text, voice=voice) as answer:
         assert answer.status == 200
         assert answer.getheader("content-type") == MEDIA_TYPES["pcm"]
         assert answer.getheader("transfer-encoding") == "chunked"
@@ -192,6 +197,32 @@ def test_a_listener_who_leaves_does_not_hold_up_the_next(speaker: Daemon) -> Non
         left.read1(100)
     wait_for(lambda: not speaker.entry("speaker")["is_busy"], seconds=60)
     assert speak(speaker).status == 200
+
+
+@pytest.mark.parametrize(("stream", "size"), [(True, 60), (False, 180)])
+def test_a_listener_who_leaves_in_a_sentence_ends_the_work_at_it(speaker: Daemon, stream: bool, size: int) -> None:
+    """What is measured is work, not time: all that is done for one who left is less than one piece takes."""
+    speak(speaker)
+    process = psutil.Process(speaker.entry("speaker")["pid"])
+
+    def work() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    before = work()
+    speak(speaker, ENDLESS[:size])
+    piece, before = work() - before, work()
+    connection = http.client.HTTPConnection("127.0.0.1", speaker.port, timeout=100)
+    body = json.dumps({"model": "speaker", "input": ENDLESS * 3, "stream": stream})
+    connection.request("POST", "/v1/audio/speech", body, {"Content-Type": "application/json"})
+    wait_for(lambda: work() > before + piece / 20)
+    connection.close()
+    wait_for(lambda: not speaker.entry("speaker")["is_busy"])
+    seen = [work()]
+    while len(seen) < 3 or seen[-1] > seen[-3]:
+        time.sleep(0.3)
+        seen.append(work())
+    assert seen[-1] - before < piece
 
 
 def test_a_listener_who_does_not_read_does_not_hold_up_the_next(speaker: Daemon) -> None:

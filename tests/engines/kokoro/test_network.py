@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from lemonade.engines.kokoro.layout import Layout, find
-from lemonade.engines.kokoro.network import MOST_PHONEMES, RATE, Network, padded
+from lemonade.engines.kokoro.network import MOST_PHONEMES, RATE, Network, Stop, padded
 from lemonade.engines.kokoro.voices import Blend
 from lemonade.errors import ModelLoadError
 from tests.kokoro import kokoro
@@ -31,6 +32,18 @@ def test_sound_without_silence_around_it(network: Network) -> None:
     assert np.abs(sound).max() > 0.1
     # A tenth of a second at each end has something of the speech in it.
     assert min(np.abs(sound[:2400]).max(), np.abs(sound[-2400:]).max()) > 0.001
+
+
+@pytest.mark.real
+def test_it_can_be_stopped(network: Network) -> None:
+    stop, other = Stop(), Stop()
+    with ThreadPoolExecutor(2) as pool:
+        stopped = pool.submit(network.speak, PHONEMES * 20, voice("af_heart"), 1.0, stop)
+        untouched = pool.submit(network.speak, PHONEMES, voice("af_heart"), 1.0, other)
+        stop.set()
+        with pytest.raises(Exception, match="terminate"):
+            stopped.result()
+        assert len(untouched.result()) > RATE / 2
 
 
 @pytest.mark.real

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lemonade.engines.kokoro.espeak import Espeak
-from lemonade.engines.kokoro.network import MOST_PHONEMES, RATE
+from lemonade.engines.kokoro.network import MOST_PHONEMES, RATE, Stop
 from lemonade.engines.kokoro.phonemes import VOCABULARY, Phonemizer
 from lemonade.engines.kokoro.speaker import Speaker
 from lemonade.engines.kokoro.voices import Blend
@@ -24,11 +24,13 @@ class CountingNetwork:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.stops: list[Stop] = []
         self.gate = threading.Event()
         self.gate.set()
 
-    def speak(self, phonemes: str, voice: Blend, speed: float) -> Any:
+    def speak(self, phonemes: str, voice: Blend, speed: float, stop: Stop) -> Any:
         self.asked.append(phonemes)
+        self.stops.append(stop)
         assert self.gate.wait(20)
         return np.full(int(RATE / speed), len(self.asked), dtype=np.float32)
 
@@ -76,6 +78,32 @@ def test_nothing_is_computed_for_a_listener_who_left(network: CountingNetwork) -
     next(sounds)
     sounds.close()  # type: ignore[attr-defined]
     assert len(network.asked) <= 5
+
+
+def test_what_is_being_computed_for_a_listener_who_leaves_is_given_up(network: CountingNetwork) -> None:
+    class Left(Exception):
+        pass
+
+    def check() -> None:
+        if network.asked:
+            raise Left
+
+    network.gate.clear()
+    try:
+        with pytest.raises(Left):
+            list(speaker(network).speak(SENTENCE * 10, VOICE, 1.0, check))
+        assert all(stop.options.terminate for stop in network.stops)
+    finally:
+        network.gate.set()
+
+
+def test_a_listener_hears_something_before_the_end_of_a_sentence(network: CountingNetwork) -> None:
+    text = "nobody told this person where a sentence could end " * 4
+    assert len(list(speaker(network).speak(text, VOICE, 1.0, go_on))) == 1
+    whole = network.asked.pop()
+    assert len(list(speaker(network).speak(text, VOICE, 1.0, go_on, soon=True))) >= 3
+    assert len(network.asked[0]) < len(whole) / 3
+    assert len(network.asked[1]) < len(network.asked[2])
 
 
 def test_texts_take_turns(network: CountingNetwork) -> None:

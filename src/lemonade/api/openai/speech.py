@@ -31,11 +31,12 @@ SPEECH = Endpoint(
     summary="Speak a text",
     description=(
         "Downloads and loads the model if it is not loaded. The sound comes whole, or with `stream` or `stream_format` "
-        "sentence by sentence as it is made. The raw samples of `pcm` have 16 bits, signed, little-endian: 24000 per "
-        "second and one channel from Kokoro (`audio/l16;rate=24000;endianness=little-endian`), and what the headers "
-        "`X-MOSS-Sample-Rate` and `X-MOSS-Channels` say from OpenMOSS (`audio/pcm`). The header of a streamed `wav` "
-        "says that its length is not known. With `stream_format` `sse` there are events `speech.audio.delta`, with "
-        "base64 in `audio`, and one `speech.audio.done`. A stream of sound that fails is cut off."
+        "piece by piece as it is made: sentences, or parts of long ones. The raw samples of `pcm` have 16 bits, "
+        "signed, little-endian: 24000 per second and one channel from Kokoro "
+        "(`audio/l16;rate=24000;endianness=little-endian`), and what the headers `X-MOSS-Sample-Rate` and "
+        "`X-MOSS-Channels` say from OpenMOSS (`audio/pcm`). The header of a streamed `wav` says that its length is not "
+        "known. With `stream_format` `sse` there are events `speech.audio.delta`, with base64 in `audio`, and one "
+        "`speech.audio.done`. A stream of sound that fails is cut off."
     ),
     body=SpeechRequest,
     media_type="audio/mpeg",

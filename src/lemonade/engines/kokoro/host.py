@@ -52,7 +52,7 @@ def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
     def speak(job: Job) -> Reply:
         request = _decode(job.body)
         voice = blend(request.voice, network.voices)
-        sounds = speaker.speak(request.input, voice, request.speed, job.check)
+        sounds = speaker.speak(request.input, voice, request.speed, job.check, soon=request.stream)
         kind = media_type(request.format, RATE)
         if request.stream:
             return Reply(_stream(sounds, request.format), kind)

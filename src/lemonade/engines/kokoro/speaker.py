@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lemonade.engines.kokoro.network import MOST_PHONEMES, padded
-from lemonade.engines.kokoro.sentences import AFTER_CLAUSE, Piece, halves, split
+from lemonade.engines.kokoro.network import MOST_PHONEMES, Stop, padded
+from lemonade.engines.kokoro.sentences import LONGEST, Piece, cut, length, split
 from lemonade.engines.kokoro.text import spoken
 from lemonade.errors import InvalidArgument
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from lemonade.engines.kokoro.network import Network, Samples
     from lemonade.engines.kokoro.phonemes import Phonemizer
     from lemonade.engines.kokoro.voices import Blend
+
+
+#: Seconds between two looks at whether the listener is still there.
+LOOK = 0.1
+#: How much longer a piece may be for what is heard before it, for each core: so much faster than it plays does a slow
+#: one compute it.
+GROWTH = 0.25
+#: Phonemes that are computed at once. There are more in a piece only where an estimate was wrong.
+MOST = 2 * LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,50 +53,58 @@ class Speaker:
         self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="speaker")
 
-    def speak(self, text: str, voice: Blend, speed: float, check: Callable[[], None]) -> Iterator[Samples]:
+    def speak(
+        self, text: str, voice: Blend, speed: float, check: Callable[[], None], *, soon: bool = False
+    ) -> Iterator[Samples]:
         """The sound, a piece at a time, each with the silence behind it. No more pieces are computed ahead than there
-        are workers: a listener who is slow, or leaves, costs no more than these.
+        are workers: a listener who is slow costs no more than these, and one who leaves nothing any more.
 
         Args:
-            check: called between pieces; what it raises ends the speech.
+            check: called often; what it raises ends the speech.
+            soon: whether somebody listens already. The first pieces are shorter then.
 
         Raises:
             InvalidArgument: at the first piece, when nothing in the text has a sound.
         """
-        rest = self.utterances(text, voice.language)
+        rest = self.utterances(text, voice.language, soon=soon)
         ahead: deque[tuple[Future[Samples], float]] = deque()
+        stop = Stop()
         found = False
         try:
             while True:
                 while len(ahead) < self._workers and (one := next(rest, None)) is not None:
                     found = True
-                    ahead.append((self._pool.submit(self._network.speak, one.phonemes, voice, speed), one.pause))
+                    made = self._pool.submit(self._network.speak, one.phonemes, voice, speed, stop)
+                    ahead.append((made, one.pause))
+                    check()
                 if not ahead:
                     break
                 future, pause = ahead.popleft()
-                sound = future.result()
-                check()
-                yield padded(sound, pause / speed)
+                while not wait((future,), LOOK).done:
+                    check()
+                yield padded(future.result(), pause / speed)
         finally:
+            stop.set()
             for future, _ in ahead:
                 future.cancel()
         if not found:
             raise InvalidArgument("'input' holds nothing that can be spoken.", param="input")
 
-    def utterances(self, text: str, language: str) -> Iterator[Utterance]:
+    def utterances(self, text: str, language: str, *, soon: bool = False) -> Iterator[Utterance]:
         """What is to be computed for a text, in order."""
-        for piece in split(spoken(text, language)):
+        growth = GROWTH * min(self._workers, 2) if soon else None
+        for piece in split(spoken(text, language), growth):
             yield from self._fitting(piece, language)
 
     def _fitting(self, piece: Piece, language: str) -> Iterator[Utterance]:
         phonemes = self._phonemizer(piece.text, language)
-        if len(phonemes) <= MOST_PHONEMES:
+        if len(phonemes) <= MOST:
             if phonemes:
                 yield Utterance(phonemes, piece.pause)
             return
-        two = halves(piece.text)
-        if two is None:
+        head, tail, gap = cut(piece.text, length(piece.text) // 2)
+        if not tail:
             yield Utterance(phonemes[:MOST_PHONEMES], piece.pause)
             return
-        yield from self._fitting(Piece(two[0], AFTER_CLAUSE), language)
-        yield from self._fitting(Piece(two[1], piece.pause), language)
+        yield from self._fitting(Piece(head, gap), language)
+        yield from self._fitting(Piece(tail, piece.pause), language)
