@@ -26,7 +26,7 @@ from lemonade.inference.media import examine, fetches_pictures, sees
 from lemonade.inference.omni.answer import Stream, whole
 from lemonade.inference.omni.loop import Loop, Show
 from lemonade.inference.omni.tools import DEFAULT_VOICE, offered
-from lemonade.inference.relay import Heartbeat, on_engine
+from lemonade.inference.relay import Collected, Heartbeat, on_engine
 from lemonade.inference.speech import SpeechRequest
 from lemonade.inference.speech_work import KokoroWork, OpenMossWork
 
@@ -159,27 +159,6 @@ async def _load(services: Services, components: Sequence[Model], planner: Model,
                 pass
 
 
-class Answer:
-    """Keeps an answer that comes in one piece; a sink for an engine's work."""
-
-    started = False
-
-    def __init__(self) -> None:
-        self.body = b""
-
-    async def reply(self, body: bytes, **_: Any) -> None:
-        self.body = body
-
-    async def start(self, *_: Any) -> None:
-        raise AssertionError("no stream was asked for")
-
-    async def write(self, data: bytes) -> None:
-        raise AssertionError("no stream was asked for")
-
-    async def end(self, data: bytes = b"") -> None:
-        raise AssertionError("no stream was asked for")
-
-
 class Components:
     """The models of a collection at work, as `loop.Hands`."""
 
@@ -190,7 +169,7 @@ class Components:
     async def plan(self, body: Tree) -> Tree:
         services, planner = self._services, self._planner
         raw = msgspec.json.encode(body)
-        answer = Answer()
+        answer = Collected()
         if planner.recipe == "cloud":
             request = CloudRequest(path="chat/completions", body=raw, asked=planner.name, check=check_reply)
             await forward_cloud(services.providers, planner, request, answer, services.metrics)
@@ -217,7 +196,7 @@ class Components:
 
     async def _paint(self, model: Model, wanted: Wanted) -> bytes:
         images.check_model(model)
-        answer = Answer()
+        answer = Collected()
         await on_engine(
             self._services.residency, model, ImageWork(wanted, model, answer), metrics=self._services.metrics
         )
@@ -245,7 +224,7 @@ class Components:
         except msgspec.ValidationError as error:
             raise explain(str(error), SpeechRequest) from None
         asked = speech.read(wish, model)
-        answer = Answer()
+        answer = Collected()
         work = OpenMossWork(asked, answer) if model.recipe == "openmoss" else KokoroWork(asked, answer)
         await on_engine(self._services.residency, model, work, metrics=self._services.metrics)
         return answer.body

@@ -52,6 +52,27 @@ class Sink(Protocol):
     async def reply(self, body: bytes) -> None: ...
 
 
+class Collected:
+    """A sink for an answer that stays here."""
+
+    def __init__(self) -> None:
+        self.started = False
+        self.body = b""
+
+    async def start(self, *_: Any) -> None:
+        self.started = True
+
+    async def write(self, data: bytes) -> None:
+        self.body += data
+
+    async def end(self, data: bytes = b"") -> None:
+        self.body += data
+
+    async def reply(self, body: bytes, **_: Any) -> None:
+        self.started = True
+        self.body = body
+
+
 #: The engine's answer and the model's name as it was asked for, to the client's answer and its figures.
 Check = Callable[[bytes, str], "tuple[bytes, Measurement | None]"]
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from lemonade.inference.relay import Collected
 from lemonade.inference.routing.exposure import Exposed
-from lemonade.inference.routing.scores import Collected
 
 DECISION = {"route_to": "big"}
 TOLD = b'"x_lemonade_route":{"route_to":"big"}'

@@ -18,7 +18,7 @@ from lemonade.errors import ContextLengthExceeded, InvalidArgument, LemonadeErro
 from lemonade.inference import classification
 from lemonade.inference.cloud import forward_cloud
 from lemonade.inference.cloud_request import CloudRequest
-from lemonade.inference.relay import EngineRequest, forward
+from lemonade.inference.relay import Collected, EngineRequest, forward
 from lemonade.inference.routing import prompts
 from lemonade.inference.routing.evaluation import Scores
 
@@ -52,27 +52,6 @@ class _Embeddings(msgspec.Struct):
 
 class _Labels(msgspec.Struct):
     labels: dict[str, float]
-
-
-class Collected:
-    """A sink for a whole answer that stays here."""
-
-    def __init__(self) -> None:
-        self.started = False
-        self.body = b""
-
-    async def start(self) -> None:
-        self.started = True
-
-    async def write(self, data: bytes) -> None:
-        self.body += data
-
-    async def end(self, data: bytes = b"") -> None:
-        self.body += data
-
-    async def reply(self, body: bytes) -> None:
-        self.started = True
-        self.body = body
 
 
 class Models:
