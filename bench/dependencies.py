@@ -1,6 +1,8 @@
 """What the dependencies cost: licence, size on disk and import time of each, as a Markdown table.
 
 python -m bench.dependencies
+
+What engines fetch when it is wanted is among them if PYTHONPATH names its folder (`<cache>/bin/fasterwhisper/cpu`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+
+from lemonade.engines.backends import installed_version
+from lemonade.engines.fasterwhisper.engine import PACKAGES
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -60,8 +65,10 @@ def import_time(name: str) -> float | None:
 def rows() -> Iterator[str]:
     yield "| Package | Version | Group | Licence | Size | Import |"
     yield "| --- | --- | --- | --- | ---: | ---: |"
-    for group in ("runtime", "test", "dev"):
-        for name in names(group):
+    groups = {group: names(group) for group in ("runtime", "test", "dev")}
+    groups["fetched"] = [name for one in PACKAGES if installed_version(name := one.partition("==")[0])]
+    for group, found in groups.items():
+        for name in found:
             took = import_time(name)
             shown = "-" if took is None else f"{took:.0f} ms"
             version = importlib.metadata.version(name)

@@ -25,6 +25,8 @@ from lemonade import __version__
 from lemonade.api.table import ENDPOINTS, SOCKETS
 from lemonade.cli.config import _value
 from lemonade.cli.main import app, arrange
+from lemonade.engines.fasterwhisper.engine import PACKAGES as FETCHED
+from lemonade.engines.fasterwhisper.flags import FLAGS as FASTER_WHISPER
 from lemonade.engines.llamacpp.arguments import RESERVED
 from lemonade.engines.llamacpp.flags import TAKEN
 from lemonade.settings import Settings
@@ -160,7 +162,7 @@ def test_commands_in_the_text_exist(page: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("page", FOR_USERS, ids=lambda page: page.name)
 def test_flags_in_the_text_exist(page: Path) -> None:
-    known = flags(get_command(app)) | RESERVED | {name for flag in TAKEN for name in flag.names}
+    known = flags(get_command(app)) | RESERVED | {name for flag in (*TAKEN, *FASTER_WHISPER) for name in flag.names}
     known |= {"--model", "--ctx-size", "--port", "--help"}
     said = {word.partition("=")[0] for code in inline(page) for word in code.split() if word.startswith("--")}
     assert said - known == set()
@@ -233,7 +235,7 @@ def test_every_dependency_is_explained() -> None:
         project = tomllib.load(file)
     wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["test"]]
     wanted += [one for one in project["dependency-groups"]["dev"] if isinstance(one, str)]
-    names = {re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in wanted}
+    names = {re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in (*wanted, *FETCHED)}
     page = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     assert set(re.findall(r"^\| ([\w-]+) \|", page, re.MULTILINE)) - {"Package", "---"} == names
 

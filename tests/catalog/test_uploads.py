@@ -27,6 +27,7 @@ def test_a_gguf_and_its_projector(tmp_path: Path) -> None:
     [
         ("ryzenai-llm", "genai_config.json", "models--m/v"),
         ("whispercpp", "ggml.bin", "models--m/v/ggml.bin"),
+        ("fasterwhisper", "model.bin", "models--m/v"),
         ("onnxruntime", "model.onnx", "models--m/v"),
         ("kokoro", "index.json", "models--m"),
     ],

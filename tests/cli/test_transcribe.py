@@ -116,6 +116,7 @@ def test_run_transcribes_with_a_model_that_does(lemonade: Shell, daemon: FakeDae
 
 def test_options_of_the_engines(lemonade: Shell, daemon: FakeDaemon, talk: str) -> None:
     words = ["--whispercpp", "cpu", "--whispercpp-args", "--beam-size 5", "--moonshine-args", "--single-thread"]
+    words += ["--fasterwhisper-args", "--beam-size 5"]
     assert lemonade("run", "good", talk, *words).code == 0
     assert lemonade("load", "good", *words).code == 0
     said = {
@@ -123,5 +124,6 @@ def test_options_of_the_engines(lemonade: Shell, daemon: FakeDaemon, talk: str) 
         "whispercpp_backend": "cpu",
         "whispercpp_args": "--beam-size 5",
         "moonshine_args": "--single-thread",
+        "fasterwhisper_args": "--beam-size 5",
     }
     assert daemon.bodies("/v1/load") == [said, said]

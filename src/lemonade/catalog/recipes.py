@@ -113,6 +113,13 @@ RECIPES: dict[str, Recipe] = {
             ("realtime-transcription",),
         ),
         Recipe(
+            "fasterwhisper",
+            ("transcription",),
+            "fasterwhisper",
+            {"fasterwhisper_args": _args("fasterwhisper")},
+            ("realtime-transcription",),
+        ),
+        Recipe(
             "sd-cpp",
             ("image",),
             "sdcpp",

@@ -43,6 +43,8 @@ def _main(folder: Path, files: list[Path], recipe: str) -> Path | None:
         return next((path.parent for path in files if path.name == "genai_config.json"), None)
     if recipe == "whispercpp":
         return next((path for path in files if path.suffix.lower() == ".bin"), None)
+    if recipe == "fasterwhisper":
+        return next((path.parent for path in files if path.name == "model.bin"), None)
     if recipe == "onnxruntime":
         return next((path.parent for path in files if path.suffix.lower() == ".onnx"), None)
     return folder if files else None

@@ -25,6 +25,9 @@ WhispercppArgs = Annotated[
 MoonshineArgs = Annotated[
     str | None, typer.Option("--moonshine-args", metavar="ARGS", help="More arguments for Moonshine.")
 ]
+FasterwhisperArgs = Annotated[
+    str | None, typer.Option("--fasterwhisper-args", metavar="ARGS", help="More arguments for faster-whisper.")
+]
 MergeArgs = Annotated[
     bool | None,
     typer.Option("--merge-args/--no-merge-args", help="Add to the arguments that hold already, or replace them."),
@@ -46,6 +49,7 @@ def load_body(
     whispercpp: str | None = None,
     whispercpp_args: str | None = None,
     moonshine_args: str | None = None,
+    fasterwhisper_args: str | None = None,
 ) -> dict[str, Any]:
     """The request that loads `model` with what was said; what was not said is left to the daemon."""
     said: dict[str, Any] = {
@@ -56,6 +60,7 @@ def load_body(
         "whispercpp_backend": whispercpp,
         "whispercpp_args": whispercpp_args,
         "moonshine_args": moonshine_args,
+        "fasterwhisper_args": fasterwhisper_args,
         "merge_args": merge_args,
         "pinned": pinned,
         "save_options": save_options or None,

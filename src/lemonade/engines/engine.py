@@ -66,6 +66,18 @@ class Build(msgspec.Struct, frozen=True, kw_only=True):
     program: str
 
 
+class Wheels(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that is Python packages, fetched from the index that pip is set up for into a folder of their own.
+
+    Attributes:
+        packages: `NAME==VERSION` each, of which wheels alone are taken, without what they depend on.
+        tag: what the folder is called by when it is whole.
+    """
+
+    packages: tuple[str, ...]
+    tag: str
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """A child process that is about to exist. It will serve HTTP on 127.0.0.1.
 
@@ -98,7 +110,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 class Fetched(Protocol):
     """What an engine also has when programs of its backends can be fetched."""
 
-    def build(self, backend: str, arch: str = "") -> Build | None:
+    def build(self, backend: str, arch: str = "") -> Build | Wheels | None:
         """What would be fetched for a backend, whether or not it can run here; None when nothing is to be fetched
         for it, as it comes with a package or is the user's own.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lemonade.catalog.recipes import RECIPES
-from lemonade.engines.engine import Backend, Build
+from lemonade.engines.engine import Backend, Build, Wheels
 from lemonade.engines.programs import Programs, program_in
 from lemonade.engines.table import Engines
 from lemonade.errors import (
@@ -26,6 +27,7 @@ from lemonade.hub.downloads import Downloads
 from lemonade.hub.fetch import disk_free
 from lemonade.hub.job import Job, Work
 from lemonade.hub.progress import Meter
+from lemonade.hub.pypi import PyPI
 from lemonade.hub.releases import Release, Releases, Shelf, choose
 from lemonade.hub.transfer import disk_error
 from lemonade.settings import Settings
@@ -118,14 +120,14 @@ class Installer:
                 return backend
         return None
 
-    def plan(self, recipe: str, backend: str, arch: str = "") -> tuple[Build | None, Release | None]:
+    def plan(self, recipe: str, backend: str, arch: str = "") -> tuple[Build | Wheels | None, Release | None]:
         """What an installation would fetch; blocks, and asks the network only for a tag that is not pinned.
 
         Raises:
             InvalidArgument, UnsupportedOperation, HubError
         """
         build = self._engines.build(recipe, backend, arch)
-        if build is None or self._is_known(build) or self._settings["offline"]:
+        if not isinstance(build, Build) or self._is_known(build) or self._settings["offline"]:
             return build, None
         return build, self._releases().find(build.repository, build.tag, build.files, build.hashes)
 
@@ -155,8 +157,11 @@ class Installer:
     # In the worker's thread.
 
     def _bring(
-        self, recipe: str, backend: str, build: Build, meter: Meter, found: list[Release], *, force: bool
+        self, recipe: str, backend: str, build: Build | Wheels, meter: Meter, found: list[Release], *, force: bool
     ) -> None:
+        if isinstance(build, Wheels):
+            self._bring_wheels(recipe, backend, build, meter)
+            return
         installed = self._programs.find(recipe, backend)
         releases = self._releases()
         try:
@@ -182,6 +187,23 @@ class Installer:
             self._put(recipe, backend, build, release, archives, meter)
         except OSError as error:
             raise disk_error(error, error.filename or f"{recipe}:{backend}", folder) from error
+
+    def _bring_wheels(self, recipe: str, backend: str, wheels: Wheels, meter: Meter) -> None:
+        def fill(folder: Path) -> None:
+            for package in wheels.packages:
+                # In the folder, which goes when the work breaks off.
+                workplace = folder / ".wheel"
+                workplace.mkdir()
+                unpack(PyPI({}).wheel(package, workplace, meter), folder, check=meter.check)
+                shutil.rmtree(workplace)
+
+        meter.plan(len(wheels.packages), 0, 0)
+        try:
+            self._programs.put(recipe, backend, wheels.tag, "", fill)
+        except PermissionError as error:
+            raise _in_use(recipe, backend, error) from error
+        except OSError as error:
+            raise disk_error(error, error.filename or f"{recipe}:{backend}", self._programs.root) from error
 
     def _put(
         self, recipe: str, backend: str, build: Build, release: Release, archives: list[Path], meter: Meter

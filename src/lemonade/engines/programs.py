@@ -70,7 +70,7 @@ class Programs:
         """Installs a program, instead of the one that is there.
 
         Args:
-            program: the file that is run, without `.exe`.
+            program: the file that is run, without `.exe`; nothing when it is none but a library.
             fill: puts the files into the folder that it is given.
 
         Raises:
@@ -83,7 +83,7 @@ class Programs:
         try:
             new.mkdir(parents=True)
             fill(new)
-            if program_in(new, program) is None:
+            if program and program_in(new, program) is None:
                 raise FileNotFoundError(program)
             (new / VERSION).write_text(f"{version}\n", encoding="utf-8")
             self._remove(folder)

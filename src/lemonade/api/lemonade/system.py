@@ -14,13 +14,14 @@ from lemonade.api.endpoint import Endpoint
 from lemonade.api.exchange import Exchange
 from lemonade.api.services import Services
 from lemonade.catalog.recipes import RECIPES, Option, Recipe
-from lemonade.engines.engine import Backend, Build
+from lemonade.engines.engine import Backend, Build, Wheels
 from lemonade.errors import RequestError
 from lemonade.model import MODEL_TYPES
 from lemonade.system.hardware import GIB, GPU, Hardware
 
 #: What people call a recipe, and what it makes, by its first mode.
 NAMES = {"llamacpp": "llama.cpp", "sd-cpp": "stable-diffusion.cpp", "whispercpp": "whisper.cpp", "flm": "FastFlowLM"}
+NAMES["fasterwhisper"] = "faster-whisper"
 MODALITIES = {
     "chat": "Text generation",
     "transcription": "Speech to text",
@@ -166,9 +167,11 @@ def _backend(services: Services, recipe: str, backend: Backend) -> dict[str, Any
     return shown | (_release(build) if build is not None else {})
 
 
-def _release(build: Build) -> dict[str, Any]:
+def _release(build: Build | Wheels) -> dict[str, Any]:
     from lemonade.hub.releases import ENDPOINT, choose
 
+    if isinstance(build, Wheels):
+        return {"download_filename": build.packages[0]}
     names = choose(build.files, build.tag, list(build.hashes))
     page = f"{ENDPOINT}/{build.repository}/releases"
     shown = {"release_url": page if build.tag == "latest" else f"{page}/tag/{build.tag}"}

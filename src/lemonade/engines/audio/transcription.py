@@ -57,7 +57,8 @@ class Segment:
         tokens: of the model's vocabulary; empty when the engine does not tell.
         avg_logprob: natural logarithm, mean over the tokens.
         compression_ratio: of the text by zlib; high when the model has gone round in circles.
-        no_speech_prob: the part of the segment, from 0 to 1, that is much quieter than speech around it.
+        no_speech_prob: from 0 to 1, that nothing is said in it. When the engine does not tell (None), it becomes the
+            part of the segment that is much quieter than speech around it.
     """
 
     start: float
@@ -70,7 +71,7 @@ class Segment:
     id: int = 0
     seek: int = 0
     compression_ratio: float = 0.0
-    no_speech_prob: float = 0.0
+    no_speech_prob: float | None = None
 
     def fields(self) -> dict[str, Any]:
         """As OpenAI documents a segment; the words stand elsewhere."""
@@ -241,7 +242,8 @@ def _add(
         if not segment.text.strip() or _NOTHING.fullmatch(segment.text) or (len(part) and part.max() < SILENCE):
             return
         segment.text = segment.text.rstrip()
-        segment.no_speech_prob = round(float((part < speech * _QUIET).mean()), 4) if len(part) else 0.0
+        if segment.no_speech_prob is None:
+            segment.no_speech_prob = round(float((part < speech * _QUIET).mean()), 4) if len(part) else 0.0
         segment.compression_ratio = round(_ratio(segment.text), 4)
         segment.id = len(transcript.segments)
         segment.seek = round(begin * 100)
