@@ -328,6 +328,18 @@ def test_models_come_and_go(daemon: Daemon) -> None:
         daemon.post("/v1/delete", {"model_name": "user.Two"})
 
 
+def test_a_second_llm_does_not_push_the_planner_out(tmp_path: Path) -> None:
+    with studio(tmp_path, config={"max_loaded_models": 1}) as own:
+        for name in ("planner", "other"):
+            own.add_model(name)
+        define(own, "Pair", "collection.omni", components=["planner", "other"])
+        assert own.post("/v1/load", {"model_name": "Pair"}).status == 200
+        before = [(one["model_name"], one["pid"]) for one in own.loaded()]
+        assert [name for name, _ in before] == ["planner"]
+        assert content(ask(own, DONE, model="Pair")) == content(ask(own, DONE, model="Pair"))
+        assert [(one["model_name"], one["pid"]) for one in own.loaded()] == before
+
+
 def test_a_model_that_makes_pictures_larger_is_neither_loaded_nor_asked_to_draw(daemon: Daemon) -> None:
     define(daemon, "Large", "collection.omni", components=["RealESRGAN-x4plus", "planner", "Painter"])
     assert len(media(content(ask(daemon, [APPLE], DONE, model="Large")))) == 1

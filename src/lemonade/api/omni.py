@@ -14,7 +14,7 @@ import msgspec
 
 from lemonade.api.conversation import converse
 from lemonade.api.endpoint import explain
-from lemonade.api.parts import parts_of
+from lemonade.api.parts import loaded_together, parts_of
 from lemonade.errors import EngineReplied, LemonadeError, UnsupportedOperation
 from lemonade.inference import images, speech
 from lemonade.inference.chat import ChatRequest, check, check_reply
@@ -153,10 +153,10 @@ async def _load(services: Services, components: Sequence[Model], planner: Model,
 
     The planner, which is needed first, comes last: no other one of its kind can take its place then.
     """
-    for model in sorted(components, key=lambda model: model is planner):
-        if model.recipe != "cloud" and "on-demand" not in model.labels:
-            async with services.residency.lease(model, options=options if model is planner else {}):
-                pass
+    others = [model for model in components if model is not planner]
+    for model in reversed(loaded_together(services, [planner, *others])):
+        async with services.residency.lease(model, options=options if model is planner else {}):
+            pass
 
 
 class Components:

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.api.endpoint import LOAD_ERRORS, MISSING_ARGUMENT, ROOT, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
+from lemonade.api.parts import loaded_together
 from lemonade.api.storage import STORAGE_ERROR, storing
 from lemonade.catalog.option_checks import MAX_CONTEXT
 from lemonade.errors import InvalidArgument, MissingArgument, ModelNotFound, ModelNotLoaded, RequestError
@@ -79,10 +80,9 @@ async def _load_parts(exchange: Exchange, collection: Model, pinned: bool | None
     if collection.recipe != "collection.omni":
         return
     services = exchange.services
-    for name in collection.components:
-        entry = services.catalog.entry_or_none(name)
-        if entry is not None and entry.model.recipe != "cloud" and "on-demand" not in entry.model.labels:
-            await services.residency.load(entry.model, {}, pinned=pinned)
+    known = (services.catalog.entry_or_none(name) for name in collection.components)
+    for model in loaded_together(services, (entry.model for entry in known if entry is not None)):
+        await services.residency.load(model, {}, pinned=pinned)
 
 
 LOAD = Endpoint(
@@ -93,7 +93,7 @@ LOAD = Endpoint(
     description=(
         "Does nothing if the model is loaded with the same options; reloads it if they differ. An option that is left "
         "out has its saved value; `null` passes over what is saved for this load. Of a collection every model that is "
-        "known is loaded, with its own options."
+        "known is loaded, with its own options; where `max_loaded_models` leaves no room for all of a type, the first."
     ),
     body=LoadRequest,
     response=LoadResponse,
