@@ -89,6 +89,9 @@ PASSED: dict[str, list[dict[str, Any]]] = {
         {"route_trace": True},
         {"instructions": "be brief"},
         {"store": False, "metadata": {"a": "b"}},
+        {"store": True, "background": False, "truncation": "auto", "max_tool_calls": 3},
+        {"include": ["reasoning.encrypted_content"], "parallel_tool_calls": False},
+        {"tools": [{"type": "web_search"}]},
         {"tool_choice": "auto"},
         {"ctx_size": 4096},
     ],
@@ -136,7 +139,8 @@ OPTIONAL = {
     TEXT: "stream stop echo logprobs n suffix temperature repeat_penalty frequency_penalty presence_penalty seed top_k "
     "top_p min_p route_trace max_tokens ctx_size stream_options",
     RESPONSES: "stream max_output_tokens temperature repeat_penalty top_k top_p min_p route_trace top_logprobs tools "
-    "tool_choice text reasoning instructions previous_response_id conversation ctx_size",
+    "tool_choice text reasoning instructions previous_response_id conversation prompt background store truncation "
+    "include parallel_tool_calls max_tool_calls ctx_size",
     VECTORS: "encoding_format dimensions ctx_size",
     RANKS: "top_n return_documents ctx_size",
 }

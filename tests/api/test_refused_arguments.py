@@ -136,6 +136,18 @@ def _responses() -> Iterator[tuple[str, dict[str, Any], str]]:
         yield RESPONSES, {"input": [{"type": kind, "name": "f"}]}, "input[0].call_id"
         yield RESPONSES, {"input": [{"type": kind, "call_id": "c", "name": "f"}]}, f"input[0].{name}"
     yield RESPONSES, {"previous_response_id": "resp_1"}, "previous_response_id"
+    yield RESPONSES, {"prompt": {"id": "pmpt_1"}}, "prompt"
+    for value in (True, "yes"):
+        yield RESPONSES, {"background": value}, "background"
+    yield RESPONSES, {"store": 1}, "store"
+    yield RESPONSES, {"truncation": "some"}, "truncation"
+    yield RESPONSES, {"include": "reasoning.encrypted_content"}, "include"
+    yield RESPONSES, {"parallel_tool_calls": "no"}, "parallel_tool_calls"
+    for value in (0, "1", True):
+        yield RESPONSES, {"max_tool_calls": value}, "max_tool_calls"
+    for value in ("any", "required", 5):
+        yield RESPONSES, {"tool_choice": value}, "tool_choice"
+    yield RESPONSES, {"tools": [{"name": "f"}]}, "tools[0].type"
     for value in ("conv_1", {"id": "conv_1"}, 5):
         yield RESPONSES, {"conversation": value}, "conversation"
     yield RESPONSES, {"instructions": 5}, "instructions"

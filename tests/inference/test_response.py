@@ -7,8 +7,9 @@ import pytest
 
 from lemonade.errors import InvalidArgument
 from lemonade.inference.relay import DONE, PING
-from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_reply, shape
+from lemonade.inference.response import ResponsesRequest, check_reply, shape
 from lemonade.inference.response_call import ForcedFunction, must_call
+from lemonade.inference.response_events import ResponseEvents
 from lemonade.inference.response_fields import ResponseFields
 from lemonade.inference.response_media import look_at
 from lemonade.model import Model
@@ -279,9 +280,10 @@ async def test_a_call_that_was_cut_off_before_its_name_is_still_whole_events() -
 
 
 async def test_what_every_response_holds() -> None:
-    tools = [function("a")]
+    tools = [{**function("a"), "strict": False}]
     request = msgspec.convert(
-        {"model": "m", "input": "x", "tools": tools, "temperature": 0.5, "max_output_tokens": 3}, ResponsesRequest
+        {"model": "m", "input": "x", "tools": [function("a")], "temperature": 0.5, "max_output_tokens": 3},
+        ResponsesRequest,
     )
     fields = ResponseFields(request)
     sink = Sink()
@@ -300,3 +302,38 @@ async def test_what_every_response_holds() -> None:
     for response in (opened, whole):
         assert (response["tools"], response["tool_choice"], response["temperature"]) == (tools, "auto", 0.5)
         assert (response["max_output_tokens"], response["error"], response["instructions"]) == (3, None, None)
+
+
+async def test_what_the_limit_cut_off_is_incomplete_everywhere() -> None:
+    """The engine calls it completed, and tells the end of the item before it tells how many tokens there were."""
+    request = msgspec.convert({"model": "m", "input": "x", "max_output_tokens": 3}, ResponsesRequest)
+    fields, sink = ResponseFields(request), Sink()
+    events = ResponseEvents(sink, "m", complete=fields.complete)
+    item = {"id": "msg", "type": "message", "status": "completed", "content": [{"type": "output_text", "text": "a"}]}
+    thought = {"id": "rs", "type": "reasoning", "status": "completed"}
+    response = {"status": "completed", "output": [thought, item], "usage": {"output_tokens": 3}}
+    await events.write(event("response.output_item.done", item=thought))
+    await events.write(event("response.content_part.added", item_id="msg", part={"type": "output_text", "text": ""}))
+    await events.write(event("response.output_item.done", item=item))
+    await events.end(event("response.completed", response=response) + DONE)
+    blocks = sink.body.removesuffix(DONE).strip().split(b"\n\n")
+    early, part, late, ended = (msgspec.json.decode(block.split(b"data: ")[1]) for block in blocks)
+    assert [one["sequence_number"] for one in (early, part, late, ended)] == [0, 1, 2, 3]
+    assert (early["item"]["status"], late["item"]["status"]) == ("completed", "incomplete")
+    assert part["part"] == {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+    assert ended["type"] == "response.incomplete"
+    assert [one["status"] for one in ended["response"]["output"]] == ["completed", "incomplete"]
+    assert ended["response"]["usage"] == {
+        "output_tokens": 3,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+async def test_an_item_whose_stream_breaks_is_told_before_the_error() -> None:
+    sink = Sink()
+    events = ResponseEvents(sink, "m")
+    await events.write(event("response.output_item.done", item={"id": "msg"}))
+    assert not sink.body
+    await events.end(b'data: {"error":{"message":"gone"}}\n\n')
+    assert sink.body.index(b"output_item.done") < sink.body.index(b"gone")

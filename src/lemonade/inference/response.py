@@ -6,17 +6,14 @@ numbers of events out; both are made good here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from lemonade.errors import InvalidArgument, UnsupportedOperation
-from lemonade.inference.chat import without_explosions
-from lemonade.inference.choices import payloads
+from lemonade.inference.chat import TOOL_CHOICES, without_explosions
 from lemonade.inference.measurement import NO_FIGURES, measured
-from lemonade.inference.relay import DONE, PING, Sink
 from lemonade.inference.sampling import Alternatives, Choosing, Count
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
@@ -40,10 +37,12 @@ class ResponsesRequest(Choosing):
     ] = UNSET
     max_output_tokens: Annotated[Count | UnsetType | None, Meta(description="Most tokens to generate.")] = UNSET
     top_logprobs: Annotated[
-        Alternatives | UnsetType | None, Meta(description="How many alternatives to return per token, 0 to 20.")
+        Alternatives | UnsetType | None,
+        Meta(description="Alternatives per token, 0 to 20; llama.cpp tells none in this format, chats have them."),
     ] = UNSET
     tools: Annotated[
-        list[dict[str, Any]] | UnsetType | None, Meta(description="Functions that the model may call.")
+        list[dict[str, Any]] | UnsetType | None,
+        Meta(description="Functions that the model may call. Tools that OpenAI itself runs are not offered to it."),
     ] = UNSET
     tool_choice: Annotated[
         str | dict[str, Any] | UnsetType | None,
@@ -63,6 +62,26 @@ class ResponsesRequest(Choosing):
     conversation: Annotated[
         str | dict[str, Any] | UnsetType | None, Meta(description="Refused, for the same reason.")
     ] = UNSET
+    prompt: Annotated[dict[str, Any] | UnsetType | None, Meta(description="Refused: prompts are not kept.")] = UNSET
+    background: Annotated[
+        bool | UnsetType | None, Meta(description="`true` is refused: an answer is made while its client waits.")
+    ] = UNSET
+    store: Annotated[
+        bool | UnsetType | None, Meta(description="Answers are never kept; every answer says `false`.")
+    ] = UNSET
+    truncation: Annotated[
+        Literal["auto", "disabled"] | UnsetType | None,
+        Meta(description="Nothing is ever dropped: what does not fit into the context is refused."),
+    ] = UNSET
+    include: Annotated[
+        list[str] | UnsetType | None, Meta(description="Taken, and without effect: there is nothing more to give.")
+    ] = UNSET
+    parallel_tool_calls: Annotated[
+        bool | UnsetType | None, Meta(description="Whether one answer may hold several tool calls.")
+    ] = UNSET
+    max_tool_calls: Annotated[
+        Count | UnsetType | None, Meta(description="Limits tools that the server runs; here the client runs them all.")
+    ] = UNSET
 
 
 def check_model(model: Model) -> None:
@@ -81,20 +100,14 @@ def shape(request: ResponsesRequest, raw: bytes) -> Tree:
     Raises:
         InvalidArgument: the request leans on something that is kept nowhere, or names a tool that it does not offer.
     """
-    for name in ("previous_response_id", "conversation"):
-        if isinstance(getattr(request, name), str | dict):
-            raise InvalidArgument(
-                f"'{name}' cannot be followed, since answers are not kept here; send all of it in 'input'.",
-                param=name,
-            )
+    _refuse_what_is_kept(request)
     body: Tree = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
     if isinstance(body["input"], list):
         items = [_item(item, number) for number, item in enumerate(body["input"])]
         body["input"] = [item for item in items if item is not None]
     if isinstance(request.tools, list):
         body["tools"] = [_tool(tool, number) for number, tool in enumerate(body["tools"])]
-    if isinstance(request.tool_choice, dict):
-        _require(request.tool_choice, body)
+    _check_choice(request.tool_choice, body)
     if body.get("top_logprobs"):
         body["logprobs"] = True
     form = body.get("text", {}).get("format")
@@ -158,14 +171,41 @@ def _asked(part: Any) -> Any:
 
 
 def _tool(tool: Tree, number: int) -> Tree:
+    if not isinstance(tool.get("type"), str):
+        raise InvalidArgument(
+            f"'tools[{number}].type' must be a string, such as `function`.", param=f"tools[{number}].type"
+        )
     if tool.get("type") == "function" and not isinstance(tool.get("name"), str):
         raise InvalidArgument(f"'tools[{number}].name' must be a string.", param=f"tools[{number}].name")
     cleaned: Tree = without_explosions(tool)
     return cleaned
 
 
-def _require(choice: Tree, body: Tree) -> None:
+def _refuse_what_is_kept(request: ResponsesRequest) -> None:
+    for name in ("previous_response_id", "conversation", "prompt"):
+        if isinstance(getattr(request, name), str | dict):
+            raise InvalidArgument(
+                f"'{name}' cannot be followed, since nothing is kept here; send all of it in 'input'.", param=name
+            )
+    if request.background is True:
+        raise InvalidArgument(
+            "'background' cannot be true: answers are not kept, so nobody could fetch it; leave it out.",
+            param="background",
+        )
+
+
+def _check_choice(choice: str | Tree | UnsetType | None, body: Tree) -> None:
     """Refuses a choice of what is not offered."""
+    if isinstance(choice, str):
+        if choice not in TOOL_CHOICES:
+            raise InvalidArgument(
+                f"'tool_choice' must be one of: {', '.join(TOOL_CHOICES)}, or an object that names a function.",
+                param="tool_choice",
+            )
+        if choice == "required" and not body.get("tools"):
+            raise InvalidArgument("'tool_choice' is `required`, but 'tools' offers none.", param="tool_choice")
+    if not isinstance(choice, dict):
+        return
     name = choice.get("name")
     if choice.get("type") != "function" or not isinstance(name, str):
         raise InvalidArgument("'tool_choice' must name a function.", param="tool_choice")
@@ -222,81 +262,3 @@ def check_reply(body: bytes, asked: str) -> tuple[bytes, Measurement | None]:
     if reply.model == asked:
         return body, figures
     return msgspec.json.encode({**msgspec.json.decode(body), "model": asked}), figures
-
-
-class ResponseEvents:
-    """A sink in front of another: gives events the numbers that OpenAI's clients go by, where the engine leaves them
-    out, and the model's name.
-
-    Args:
-        retell: the events that are told in an event's place.
-        complete: adds to a response what the engine leaves out.
-    """
-
-    def __init__(
-        self,
-        sink: Sink,
-        asked: str,
-        retell: Callable[[Tree], list[Tree]] = lambda event: [event],
-        complete: Callable[[Tree], None] = lambda response: None,
-    ) -> None:
-        self._sink = sink
-        self._asked = asked
-        self._retell = retell
-        self._complete_response = complete
-        self._sequence = 0
-        self._items: dict[str, int] = {}
-
-    @property
-    def started(self) -> bool:
-        return self._sink.started
-
-    async def start(self) -> None:
-        await self._sink.start()
-
-    async def write(self, data: bytes) -> None:
-        if data := PING if data == PING else self._numbered(data):
-            await self._sink.write(data)
-
-    async def end(self, data: bytes = b"") -> None:
-        closing = DONE if data.endswith(DONE) else b""
-        await self._sink.end(self._numbered(data) + closing)
-
-    async def reply(self, body: bytes) -> None:
-        await self._sink.reply(body)
-
-    def _numbered(self, data: bytes) -> bytes:
-        made = []
-        for payload in payloads(data):
-            try:
-                event = msgspec.json.decode(payload)
-            except msgspec.DecodeError:
-                event = None
-            if not isinstance(event, dict) or "type" not in event:
-                made.append(b"data: " + payload + b"\n\n")
-                continue
-            for told in self._retell(event):
-                self._complete(told)
-                made.append(b"event: %s\ndata: %s\n\n" % (str(told["type"]).encode(), msgspec.json.encode(told)))
-        return b"".join(made)
-
-    def _complete(self, event: Tree) -> None:
-        kind = str(event["type"])
-        event.setdefault("sequence_number", self._sequence)
-        self._sequence = event["sequence_number"] + 1 if isinstance(event["sequence_number"], int) else self._sequence
-        if isinstance(response := event.get("response"), dict):
-            response["model"] = self._asked
-            self._complete_response(response)
-            if kind == "response.completed" and response.get("status") == "incomplete":
-                event["type"] = "response.incomplete"
-            return
-        item = event.get("item")
-        key = event.get("item_id") or (item.get("id") if isinstance(item, dict) else None)
-        if not isinstance(key, str):
-            return
-        at = self._items.setdefault(key, len(self._items))
-        event.setdefault("output_index", at)
-        if ".output_text." in kind or ".content_part." in kind or ".reasoning_text." in kind:
-            event.setdefault("content_index", 0)
-        if ".output_text." in kind:
-            event.setdefault("logprobs", [])

@@ -13,8 +13,9 @@ from lemonade.api.provided import PROVIDER_ERRORS, at_provider, find
 from lemonade.api.routed import RouteField, destination
 from lemonade.inference.media import fetches_pictures
 from lemonade.inference.relay import EngineRequest, forward
-from lemonade.inference.response import ResponseEvents, ResponsesRequest, check_model, check_reply, shape
+from lemonade.inference.response import ResponsesRequest, check_model, check_reply, shape
 from lemonade.inference.response_call import ForcedFunction, must_call
+from lemonade.inference.response_events import ResponseEvents
 from lemonade.inference.response_fields import ResponseFields
 from lemonade.inference.response_media import look_at
 from lemonade.inference.routing.facts import of_response
@@ -28,8 +29,11 @@ class ResponseUsage(msgspec.Struct):
     output_tokens: Annotated[int, Meta(description="Tokens generated.")]
     total_tokens: Annotated[int, Meta(description="The sum of both.")]
     input_tokens_details: Annotated[
-        dict[str, Any] | None, Meta(description="Breakdown, such as `cached_tokens`, when the engine tells it.")
-    ] = None
+        dict[str, Any], Meta(description="`cached_tokens`: those that did not have to be read again.")
+    ]
+    output_tokens_details: Annotated[
+        dict[str, Any], Meta(description="`reasoning_tokens`; the engine does not count them, so 0.")
+    ]
 
 
 class Response(msgspec.Struct):
@@ -40,7 +44,9 @@ class Response(msgspec.Struct):
     object: Annotated[str, Meta(description="Always `response`.")]
     created_at: Annotated[int, Meta(description="Unix time.")]
     model: Annotated[str, Meta(description="The model, as the request named it.")]
-    status: Annotated[str, Meta(description="`completed`, or `incomplete` when `max_output_tokens` cut it off.")]
+    status: Annotated[
+        str, Meta(description="`completed`, or `incomplete` when `max_output_tokens` cut it off; so is its last item.")
+    ]
     output: Annotated[
         list[dict[str, Any]],
         Meta(description="Items: messages, whose text is in `content[].text`, reasoning and calls."),
