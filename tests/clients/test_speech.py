@@ -11,6 +11,7 @@ import av
 import pytest
 from openai import BadRequestError, OpenAI
 
+from tests.clients.browser import browse
 from tests.clients.environment import run_node
 from tests.daemon import Daemon
 from tests.kokoro import kokoro
@@ -78,3 +79,18 @@ def test_javascript(address: str) -> None:
     assert len(seen["pieces"]) >= 3
     assert seen["pieces"][0] < sum(seen["pieces"]) / 2
     assert seen["refused"] == {"name": "BadRequestError", "code": "invalid_argument", "param": "voice"}
+
+
+def test_a_page_plays_it(address: str, tmp_path: Path) -> None:
+    """In an `<audio>` element: each format as a file, and MP3 while it comes."""
+    seen = browse("speech.html", address, tmp_path)
+    assert "error" not in seen, seen["error"]
+    assert list(seen["whole"]) == ["mp3", "wav", "opus", "flac", "aac"]
+    wanted = seen["whole"]["wav"]["duration"]
+    assert 1 < wanted < 3
+    for form, one in seen["whole"].items():
+        assert one["duration"] == pytest.approx(wanted, abs=0.12), form
+        assert one["heard"] == pytest.approx(wanted, abs=0.2), form
+    assert seen["arriving"]["type"] == "audio/mpeg"
+    assert seen["arriving"]["heard"] >= 1
+    assert not seen["arriving"]["done"]
