@@ -24,7 +24,7 @@ FLOORS = (
     "app",
     "cli",
 )
-GROUND = frozenset({"errors", "model", "settings", "settings_table", "paths", "__init__"})
+GROUND = frozenset({"errors", "model", "settings", "settings_table", "paths", "address", "__init__"})
 
 MAX_LINES = 400
 

@@ -15,8 +15,9 @@ from lemonade.client import NoDaemon
 from lemonade.errors import LemonadeError
 
 if TYPE_CHECKING:
+    from lemonade.address import Address
     from lemonade.cli.target import Target
-    from lemonade.client import Address, Client
+    from lemonade.client import Client
     from lemonade.paths import Paths
 
 #: Seconds until a daemon that was started must answer. It takes under one; a cold disk may take ten.

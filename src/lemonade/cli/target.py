@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from lemonade.client import Address, Client
+    from lemonade.address import Address
+    from lemonade.client import Client
     from lemonade.paths import Paths
 
 
@@ -27,7 +28,7 @@ class Target:
         return Paths.find()
 
     def address(self) -> Address:
-        from lemonade.client import Address
+        from lemonade.address import Address
 
         return Address.find(self.host, self.port, config=self.paths().config)
 
