@@ -240,10 +240,9 @@ class Providers:
 
     def _state(self, name: str) -> _State:
         if name not in self._states:
+            known = ", ".join(each.name for each in self.all()) or "none"
             raise ProviderNotFound(
-                f"Cloud provider '{name[:64]}' is not installed. Call POST /v1/install with backend=cloud, provider, "
-                "and base_url first.",
-                param="provider",
+                f"Cloud provider '{name[:64]}' is not installed; installed are: {known}.", param="provider"
             )
         return self._states[name]
 
