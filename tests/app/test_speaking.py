@@ -181,6 +181,7 @@ def test_events(speaker: Daemon) -> None:
         ({"voice": ""}, "voice", "af_heart"),
         ({"input": "🎉 🎉"}, "input", "nothing that can be spoken"),
         ({"input": "...", "stream": True}, "input", "nothing that can be spoken"),
+        ({"input": f"{'こんにちは。' * 20}日本", "voice": "jf_alpha", "stream": True}, "input", "pyopenjtalk-plus"),
     ],
 )
 def test_mistakes_that_only_the_engine_sees(speaker: Daemon, more: dict[str, Any], param: str, says: str) -> None:

@@ -69,18 +69,50 @@ def test_words_of_another_script_are_read_in_its_language(phonemes: Phonemizer) 
     assert "Chinese" not in phonemes("x 你好", "en-US")
 
 
-def test_kanji_need_a_reader(phonemes: Phonemizer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "language", "refused"),
+    [
+        ("日本語です", "ja", True),
+        ("こんにちは。日本", "ja", True),
+        ("こんにちは、ABC 123", "ja", False),
+        ("I like 東京タワー a lot", "en-US", True),
+        ("I like 北京 a lot", "en-US", False),
+        ("我喜欢カラオケ", "zh", False),
+    ],
+)
+def test_kanji_need_a_reader(
+    phonemes: Phonemizer, monkeypatch: pytest.MonkeyPatch, text: str, language: str, refused: bool
+) -> None:
     monkeypatch.setitem(sys.modules, "pyopenjtalk", None)
+    if not refused:
+        phonemes.check(text, language)
+        assert phonemes(text, language)
+        return
     with pytest.raises(InvalidArgument, match="pip install pyopenjtalk-plus"):
-        phonemes("日本語です", "ja")
-    assert phonemes("こんにちは", "ja")
+        phonemes.check(text, language)
 
 
-def test_kanji_are_read_as_the_reader_says(phonemes: Phonemizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_japanese_is_read_as_the_reader_says(phonemes: Phonemizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = {"日本語です": "ニホンゴデス", "わたしは": "ワタシワ", "東京タワー": "トーキョータワー"}
     reader = types.ModuleType("pyopenjtalk")
-    reader.g2p = lambda text, kana: "ニホンゴデス" if kana else ""  # type: ignore[attr-defined]
+    reader.g2p = lambda text, kana: words[text] if kana else ""  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pyopenjtalk", reader)
-    assert phonemes("日本語です", "ja") == phonemes("ニホンゴデス", "ja")
+    phonemes.check("日本語です", "ja")
+    read = {text: phonemes(text, "ja") for text in words}
+    assert phonemes("see 東京タワー", "en-US").endswith(read["東京タワー"])
+    monkeypatch.setitem(sys.modules, "pyopenjtalk", None)
+    assert read == {text: phonemes(kana, "ja") for text, kana in words.items()}
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [("こんにちは", "こんにちわ"), ("それでは、また", "それでわ、また"), ("わたし は", "わたし わ"), ("はは", "はは")],
+)
+def test_kana_are_read_as_they_are_spoken(
+    phonemes: Phonemizer, monkeypatch: pytest.MonkeyPatch, written: str, spoken: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyopenjtalk", None)
+    assert phonemes(written, "ja") == phonemes(spoken, "ja")
 
 
 @pytest.mark.parametrize("text", ["", " ", "...", "?!", "—", "()"])

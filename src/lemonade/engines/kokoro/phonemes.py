@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -75,6 +75,12 @@ _SCRIPTS = (
 _OWN_SCRIPTS = {"ja": ("ja", "zh"), "zh": ("zh",), "hi": ("hi",)}
 
 _KANJI = re.compile(r"[\u3400-\u9fff々〆]")
+_KANA = re.compile(r"[\u3040-\u309f\u30a1-\u30ff]")
+#: What is spelled in kana as it was spoken long ago, where that can be told without knowing the words.
+_OLD_KANA = (
+    (re.compile(r"(?<=こんにち)は|(?<=こんばん)は|(?<=[でに])は(?![一-龯ぁ-ん])|(?<=\s)は(?=\s|$)"), "わ"),
+    (re.compile(r"(?<=\s)へ(?=\s|$)"), "え"),
+)
 
 #: espeak-ng marks words of another language with its name in brackets.
 _SWITCH = re.compile(rf"\({re.escape(TIE)}?[a-z{re.escape(TIE)}-]+\)")
@@ -162,29 +168,49 @@ class Phonemizer:
         made = " ".join("".join(one for one in made if one in self._known).split())
         return made if any(one.isalpha() for one in made) else ""
 
+    def check(self, text: str, language: str) -> None:
+        """Looks through a whole text before anything of it is spoken.
+
+        Raises:
+            InvalidArgument: it has kanji, and what reads them is not installed.
+        """
+        if any(is_japanese(word, language) and _KANJI.search(word) for word in text.split()) and _reader() is None:
+            raise InvalidArgument(
+                "'input' has kanji, which can be read once `pip install pyopenjtalk-plus` was done where the daemon is "
+                "installed; kana can be read as it is.",
+                param="input",
+            )
+
     def _sounds(self, words: str, language: str) -> str:
         if language == "zh":
             return mandarin.sounds(words)
-        if language == "ja" and _KANJI.search(words):
+        if language == "ja":
             words = in_kana(words)
         return kokoro_alphabet(self._espeak.sounds(words, language), language)
 
 
-def in_kana(text: str) -> str:
-    """Japanese as it is spoken, without Chinese characters.
+def is_japanese(word: str, language: str) -> bool:
+    """Whether the Chinese characters of a word are Japanese: beside kana they are, whatever the text's language."""
+    return language == "ja" or (language != "zh" and _KANA.search(word) is not None)
 
-    Raises:
-        InvalidArgument: what reads them is not installed.
-    """
+
+def in_kana(text: str) -> str:
+    """Japanese as it is spoken, without Chinese characters if what reads them is installed."""
+    reader = _reader()
+    if reader is not None:
+        return str(reader.g2p(text, kana=True))
+    for pattern, spoken in _OLD_KANA:
+        text = pattern.sub(spoken, text)
+    return text
+
+
+def _reader() -> Any:
+    """The library that knows Japanese words, or None. It is too large to be installed for everyone."""
     try:
         import pyopenjtalk
     except ImportError:
-        raise InvalidArgument(
-            "'input' has kanji, which can be read once `pip install pyopenjtalk-plus` was done where the daemon is "
-            "installed; kana can be read as it is.",
-            param="input",
-        ) from None
-    return str(pyopenjtalk.g2p(text, kana=True))
+        return None
+    return pyopenjtalk
 
 
 def punctuated(text: str) -> str:
@@ -199,8 +225,11 @@ def runs(text: str, language: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for word in text.split():
         begins = True
-        for foreign, letters in groupby(word, lambda letter: _foreign(letter, own)):
-            part = "".join(letters)
+        scripts = [_foreign(letter, own) for letter in word]
+        if is_japanese(word, language):
+            scripts = ["ja" if script == "zh" else script for script in scripts]
+        for foreign, pairs in groupby(zip(scripts, word, strict=True), lambda pair: pair[0]):
+            part = "".join(letter for _, letter in pairs)
             # What belongs to no script, such as digits, goes with what stands before it in the same word.
             spoken = foreign or (found[-1][0] if foreign is None and not begins else language)
             if found and found[-1][0] == spoken:

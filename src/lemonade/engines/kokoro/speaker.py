@@ -64,8 +64,9 @@ class Speaker:
             soon: whether somebody listens already. The first pieces are shorter then.
 
         Raises:
-            InvalidArgument: at the first piece, when nothing in the text has a sound.
+            InvalidArgument: at the first piece, when nothing in the text has a sound, or it cannot be read.
         """
+        self._phonemizer.check(text, voice.language)
         rest = self.utterances(text, voice.language, soon=soon)
         ahead: deque[tuple[Future[Samples], float]] = deque()
         stop = Stop()
