@@ -54,6 +54,17 @@ def test_from_nothing_to_an_answer_and_back(shell: Shell, fake: FakeProvider) ->
     assert "afar.good" in shell("list", "--downloaded", "afar").out
     answered = shell("run", "afar.good", "hi")
     assert (answered.code, answered.out) == (0, "Hello from afar.\n"), answered.err
+    assert "runs at its provider" in shell("load", "afar.good").err
+    policy = {
+        "version": "1",
+        "recipe": "collection.router",
+        "components": ["afar.good"],
+        "routing": {"candidates": ["afar.good"], "default_model": "afar.good", "rules": []},
+    }
+    (shell.home / "policy.json").write_text(json.dumps(policy))
+    made = shell("collection", "create", "Way", "--policy", str(shell.home / "policy.json"))
+    assert made.code == 0, made.err
+    assert "is a router" in shell("load", "user.Way").err
     assert "is forgotten" in shell("cloud", "clear", "afar").err
     assert "had no such key" in shell("cloud", "clear", "afar").err
     assert "afar is removed" in shell("cloud", "uninstall", "afar").err

@@ -10,6 +10,12 @@ from lemonade.cli import recipe
 from lemonade.cli.target import complete_model, target_of
 from lemonade.cli.terminal import note, print_json
 
+#: What is said, by recipe, where a load succeeds and leaves nothing in memory.
+_NOTHING_LOADED = {
+    "collection.router": "{} is a router, which loads the models that it needs when it needs them.",
+    "cloud": "{} runs at its provider, so there is nothing to load.",
+}
+
 EXAMPLES = """
 lemonade load Qwen3-0.6B-GGUF
 lemonade load Qwen3-0.6B-GGUF --ctx-size 8192 --save-options
@@ -62,4 +68,4 @@ def load(
     if as_json:
         print_json(answer)
     else:
-        note(f"{model} is loaded.")
+        note(_NOTHING_LOADED.get(answer.get("recipe"), "{} is loaded.").format(model))
