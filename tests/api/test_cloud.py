@@ -83,6 +83,11 @@ def test_installing_changing_and_removing(site: Daemon, openai: FakeProvider) ->
     listed = {row["provider"]: row for row in site.get("/v1/cloud").json()["providers"]}
     assert listed.keys() == {"afar", "claude", "second"}
     assert listed["claude"]["auth_header_name"] == "x-api-key"
+    told = {one["name"]: one for one in site.get("/v1/system-info").json()["cloud"]["providers"]}
+    second = {**made, **made["auth_state"], "name": "second", "env_var": "LEMONADE_SECOND_API_KEY"}
+    for key in ("status", "backend", "provider", "auth_state"):
+        del second[key]
+    assert (told.keys(), told["second"]) == (listed.keys(), second)
     changed = site.post("/v1/install", {"backend": "cloud", "provider": "second", "auth_header_name": "X-Key"}).json()
     assert (changed["auth_header_name"], changed["auth_header_prefix"], changed["models_discovered"]) == (
         "X-Key",

@@ -13,6 +13,7 @@ from lemonade.errors import MissingArgument
 
 if TYPE_CHECKING:
     from lemonade.api.exchange import Exchange
+    from lemonade.api.services import Services
     from lemonade.engines.cloud.provider import Provider
 
 NOT_INSTALLED = ErrorRow(404, "provider_not_found", "No cloud provider of that name is installed.")
@@ -83,10 +84,10 @@ async def install(exchange: Exchange, body: InstallProvider) -> None:
     key = body.api_key if isinstance(body.api_key, str) else None
     with storing():
         provider, _ = await providers.install({"name": name, **entry}, key)
-    warnings = _warnings(exchange, provider)
+    warnings = _warnings(exchange.services, provider)
     if key is not None and providers.auth_state(name)["env_var_set"]:
         warnings.insert(0, f"The environment holds a key of '{name}' already, which counts more than this one.")
-    answer = {"status": "success", "backend": "cloud", **describe(exchange, provider)}
+    answer = {"status": "success", "backend": "cloud", **describe(exchange.services, provider)}
     await exchange.json(_with(answer, warnings))
 
 
@@ -98,9 +99,8 @@ async def uninstall(exchange: Exchange, provider: str | UnsetType | None) -> Non
     await exchange.json({"status": "success", "backend": "cloud", "provider": name, "models_evicted": evicted})
 
 
-def describe(exchange: Exchange, provider: Provider) -> dict[str, Any]:
+def describe(services: Services, provider: Provider) -> dict[str, Any]:
     """The provider object of the wire."""
-    services = exchange.services
     header, prefix = provider.header
     models = services.providers.models().values()
     return {
@@ -115,15 +115,22 @@ def describe(exchange: Exchange, provider: Provider) -> dict[str, Any]:
     }
 
 
+def flat(services: Services, provider: Provider) -> dict[str, Any]:
+    """The provider as `GET /v1/system-info` has it, with what is not as it should be."""
+    shown = describe(services, provider)
+    name, state = shown.pop("provider"), shown.pop("auth_state")
+    return _with({"name": name, **shown, "env_var": provider.variable, **state}, _warnings(services, provider))
+
+
 def _name(name: Any) -> str:
     if not isinstance(name, str) or not name:
         raise MissingArgument("provider")
     return name
 
 
-def _warnings(exchange: Exchange, provider: Provider) -> list[str]:
+def _warnings(services: Services, provider: Provider) -> list[str]:
     """What a person should know after a discovery."""
-    problem = exchange.services.providers.problem(provider.name)
+    problem = services.providers.problem(provider.name)
     warnings = [problem] if problem else []
     if provider.base_url.startswith("http://"):
         warnings.append("Plain http: prompts and the key can be read on the way.")
@@ -168,7 +175,7 @@ async def authenticate(exchange: Exchange, body: AuthRequest) -> None:
         "auth_state": providers.auth_state(provider.name),
         "models_discovered": found,
     }
-    await exchange.json(_with(answer, _warnings(exchange, provider)))
+    await exchange.json(_with(answer, _warnings(exchange.services, provider)))
 
 
 AUTH = Endpoint(
@@ -223,8 +230,8 @@ CLEAR = Endpoint(
 
 
 async def show(exchange: Exchange, body: None) -> None:
-    providers = exchange.services.providers.all()
-    await exchange.json({"providers": [describe(exchange, provider) for provider in providers]})
+    services = exchange.services
+    await exchange.json({"providers": [describe(services, provider) for provider in services.providers.all()]})
 
 
 PROVIDERS = Endpoint(

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from lemonade.api.endpoint import Endpoint
 from lemonade.api.exchange import Exchange
+from lemonade.api.lemonade import cloud
 from lemonade.api.services import Services
 from lemonade.catalog.recipes import RECIPES, Option, Recipe
 from lemonade.engines.engine import Backend, Build, Wheels
@@ -55,7 +56,9 @@ class SystemInfo(msgspec.Struct):
         list[str], Meta(description="Recipes of which every model is too large for this machine.")
     ]
     no_fetch_executables: Annotated[bool, Meta(description="The setting: whether engines are never downloaded.")]
-    cloud: Annotated[dict[str, Any], Meta(description="`providers`: always empty in this version.")]
+    cloud: Annotated[
+        dict[str, Any], Meta(description="`providers`: as `GET /v1/cloud` lists them, with `env_var` and `warnings`.")
+    ]
 
 
 async def system_info(exchange: Exchange, body: None) -> None:
@@ -76,7 +79,7 @@ def describe(services: Services, storage: dict[str, Any]) -> dict[str, Any]:
         "recipes": {name: _recipe(services, recipe) for name, recipe in RECIPES.items() if name != "cloud"},
         "unavailable_recipes": services.catalog.unavailable_recipes(),
         "no_fetch_executables": services.settings["no_fetch_executables"],
-        "cloud": {"providers": []},
+        "cloud": {"providers": [cloud.flat(services, provider) for provider in services.providers.all()]},
     }
 
 
