@@ -120,9 +120,8 @@ class TestLayers:
         world.settings.change({"ctx_size": 4096}, persist=False)
         world.options.save(absent, {"ctx_size": -1})
         assert world.options.resolve(absent)["ctx_size"] == -1
-        assert world.options.configured_context(absent) is None
         world.options.forget(absent)
-        assert world.options.configured_context(absent) == 4096
+        assert world.options.resolve(absent)["ctx_size"] == 4096
 
     def test_sentinels_leave_the_choice_to_the_next_layer(self, world: World, absent: Model) -> None:
         world.settings.change({"llamacpp": {"backend": "cpu", "device": "GPU0"}}, persist=False)
@@ -327,4 +326,3 @@ class TestContext:
 
     def test_recipes_without_one(self, world: World) -> None:
         assert world.options.context_size(world.catalog.find("Whisper-Tiny"), {}) == 4096
-        assert world.options.configured_context(world.catalog.find("Whisper-Tiny")) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -188,14 +188,3 @@ def event(data: Any, name: str | None = None) -> bytes:
     """One server-sent event with `data` as JSON."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + _encoder.encode(data) + b"\n\n"
-
-
-def as_mapping(value: msgspec.Struct, *, keep: frozenset[str] = frozenset()) -> Mapping[str, Any]:
-    """The fields of a decoded body that the client gave, `null` counting as absent unless the field is in `keep`."""
-    given = {}
-    for name in value.__struct_fields__:
-        field = getattr(value, name)
-        if field is msgspec.UNSET or (field is None and name not in keep):
-            continue
-        given[name] = field
-    return given

@@ -96,14 +96,6 @@ class Options:
             embedding=embedding,
         )
 
-    def configured_context(self, model: Model) -> int | None:
-        """The context size that somebody chose for the model or for all models; None when it is automatic."""
-        recipe = RECIPES.get(model.recipe)
-        if recipe is None or not recipe.uses_context_size:
-            return None
-        own = own_options(model, self._catalog.saved.of(model)).get("ctx_size", self._settings["ctx_size"])
-        return int(own) if own > 0 else None
-
     def report(self, model: Model, name: str, *, preview: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer of `/models/{id}/options`.
 
