@@ -121,7 +121,17 @@ async def test_failures(world: World, hub: Hub, caplog: pytest.LogCaptureFixture
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.parametrize("text", ["{ no json", '{"models": 5, "checked": "x"}', '{"models": [1, "builtin.X"]}', "[]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ no json",
+        '{"models": 5, "checked": "x"}',
+        '{"models": [1, "builtin.X"]}',
+        "[]",
+        f'{{"checked": 1{400 * "0"}}}',
+        '{"checked": 1e99}',
+    ],
+)
 def test_a_file_that_is_not_what_it_should_be(world: World, text: str) -> None:
     world.paths.cache.mkdir(parents=True, exist_ok=True)
     (world.paths.cache / "updates.json").write_text(text)

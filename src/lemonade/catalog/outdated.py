@@ -27,10 +27,9 @@ class Outdated:
         kept = self._file.values()
         models, checked = kept.get("models"), kept.get("checked")
         models = models if isinstance(models, list) else []
-        self.names = (
-            frozenset(name for name in models if isinstance(name, str)) if isinstance(models, list) else frozenset()
-        )
-        self.checked = float(checked) if isinstance(checked, int | float) else 0.0
+        self.names = frozenset(name for name in models if isinstance(name, str))
+        # A number of hundreds of digits is no time, and none that a float holds.
+        self.checked = float(checked) if isinstance(checked, int | float) and 0 <= checked <= time.time() else 0.0
         self.version = 0
 
     def note(self, found: Mapping[str, bool]) -> None:
