@@ -23,13 +23,14 @@ from lemonade.api.services import Services
 from lemonade.api.table import ENDPOINTS, SOCKETS
 from lemonade.catalog.catalog import Catalog
 from lemonade.catalog.options import Options
+from lemonade.catalog.recipes import RECIPES
 from lemonade.catalog.updates import Updates
 from lemonade.engines.cloud.providers import Providers
 from lemonade.engines.engine import Launch
 from lemonade.engines.installer import Installer
 from lemonade.engines.programs import Programs
 from lemonade.engines.table import Engines
-from lemonade.errors import LemonadeError, ModelNotFound, UnsupportedOperation
+from lemonade.errors import InvalidArgument, LemonadeError, ModelNotFound, UnsupportedOperation
 from lemonade.hub.downloads import Downloads
 from lemonade.hub.store import Store
 from lemonade.listener import Listener, address, is_open_to_network, refusal
@@ -137,9 +138,10 @@ async def open_services(
         hardware=hardware,
         store=store,
         unsupported=engines.unsupported,
+        check=engines.check,
         cloud=providers,
     )
-    options = Options(catalog, settings, hardware, engines.preferred)
+    options = Options(catalog, settings, hardware, engines.preferred, engines.check)
     downloads = Downloads(store, offline=lambda: bool(settings["offline"]), arrived=catalog.arrived)
     installer = Installer(
         engines=engines, programs=programs, downloads=downloads, settings=settings, changed=catalog.changed
@@ -151,6 +153,7 @@ async def open_services(
     residency = Residency(loader, settings, env=env)
     settings.constrain("llamacpp.backend", lambda value: engines.refusal("llamacpp", value))
     settings.constrain("sdcpp.backend", lambda value: engines.refusal("sd-cpp", value))
+    _constrain_arguments(settings, engines)
     services = Services(
         paths=paths,
         settings=settings,
@@ -212,6 +215,9 @@ class Loader:
     def options(self, model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
         return self._options.resolve(model, request)
 
+    def check(self, model: Model, options: Mapping[str, Any]) -> None:
+        self._options.check_memory(model, options)
+
     def device(self, model: Model, options: Mapping[str, Any]) -> str:
         if missing := self._installer.missing(model.recipe, options):
             return missing.devices[0]
@@ -249,6 +255,29 @@ def _constrain_address(settings: Settings) -> None:
         "port", lambda port: None if port == settings["port"] else refusal(str(settings["host"]), int(port))
     )
     settings.constrain("host", lambda host: None if host == settings["host"] else refusal(str(host), 0))
+
+
+def _constrain_arguments(settings: Settings, engines: Engines) -> None:
+    """Refuses arguments that no engine could be started with; those in `llamacpp.cpu_args` are for one backend."""
+
+    def constrain(key: str, recipe: str, section: str) -> None:
+        backend = key.removeprefix(f"{section}.").removesuffix("args").removesuffix("_")
+        fixed = {f"{recipe}_backend": backend} if backend else {}
+
+        def check(value: Any) -> str | None:
+            try:
+                engines.check(recipe, {**fixed, f"{section}_args": value})
+            except InvalidArgument as error:
+                return f"cannot hold: {error.message.rstrip('.')}"
+            return None
+
+        settings.constrain(key, check)
+
+    for engine in engines.all():
+        section = RECIPES[engine.recipe].section
+        for key in settings:
+            if key.startswith(f"{section}.") and key.endswith("args"):
+                constrain(key, engine.recipe, section)
 
 
 def _follow(listener: Listener, settings: Settings, changed: Mapping[str, Any]) -> None:

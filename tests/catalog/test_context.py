@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lemonade.catalog.context import EMBEDDING, KIB, UNKNOWN, automatic, bytes_per_token
+from lemonade.catalog.context import EMBEDDING, KIB, UNKNOWN, automatic, bytes_per_token, least_bytes_per_token
 from lemonade.hub.gguf import Header
 from lemonade.system.hardware import GIB
 
@@ -63,3 +63,25 @@ def header(**facts: object) -> Header:
 )
 def test_bytes_per_token_by_header(facts: Header, expected: float) -> None:
     assert bytes_per_token(facts, 1.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("facts", "types", "expected"),
+    [
+        (header(), ("", ""), BASE),
+        (header(), ("q8_0", "q4_0"), 4 * 2 * 100 * (34 / 32 + 18 / 32)),
+        (header(), ("f32", "of-tomorrow"), 4 * 2 * 100 * (4 + 2)),
+        (header(full_attention_interval=3), ("", ""), BASE * 2 / 4),
+        # Layers with a sliding window keep no more than that.
+        (header(sliding_window_pattern=(True, True, True, False)), ("", ""), BASE / 4),
+        (header(sliding_window=512), ("", ""), BASE / 8),
+        # A single head may be what keys and values are both made of.
+        (header(heads_kv=(1,) * 4), ("", ""), 4 * 100 * 2),
+        (header(heads_kv=()), ("", ""), None),
+        (header(heads_kv=(0,) * 4), ("", ""), None),
+        (header(key_length=None), ("", ""), None),
+        (None, ("", ""), None),
+    ],
+)
+def test_least_bytes_per_token(facts: Header | None, types: tuple[str, str], expected: float | None) -> None:
+    assert least_bytes_per_token(facts, *types) == (expected if expected is None else pytest.approx(expected))

@@ -9,7 +9,7 @@ import pytest
 
 from lemonade.errors import InvalidArgument, RequestError
 from lemonade.model import Model
-from lemonade.system.hardware import GIB
+from lemonade.system.hardware import GIB, GPU
 from tests.catalog.world import USER, World, gguf
 
 QWEN3 = "--temp 0.6 --top-p 0.85 --top-k 20 --min-p 0.0 --repeat-penalty 1.0"
@@ -193,6 +193,12 @@ class TestArguments:
     def test_defaults_give_way(self, world: World, absent: Model, given: str) -> None:
         assert self.args(world, absent, {"llamacpp_args": given}) == given
 
+    @pytest.mark.parametrize("label", ["embeddings", "reranking"])
+    def test_models_that_only_read_do_so_with_many_texts_at_once(self, world: World, label: str) -> None:
+        model = world.catalog.register({"model_name": "user.reads", **USER, "labels": [label]})
+        assert self.args(world, model) == "--parallel 16"
+        assert self.args(world, model, {"llamacpp_args": "--parallel 1"}) == "--parallel 1"
+
     def test_speculative_decoding(self, world: World) -> None:
         model = world.catalog.find("Qwen3.5-4B-MTP-GGUF")
         assert self.args(world, model) == (
@@ -326,3 +332,44 @@ class TestContext:
 
     def test_recipes_without_one(self, world: World) -> None:
         assert world.options.context_size(world.catalog.find("Whisper-Tiny"), {}) == 4096
+
+
+class TestMemory:
+    """Of the small model, a token takes 28 * 8 * 128 * 4 bytes, 112 KiB; the machine has 64 GiB."""
+
+    LIMIT = 64 * GIB // (28 * 8 * 128 * 4)
+    WEIGHTS = 4000  # tokens that would take as much as the model does, about
+
+    def test_a_context_that_cannot_be_in_memory_is_refused(self, world: World, small: Model) -> None:
+        for size in (1, self.LIMIT - self.WEIGHTS, -1):
+            world.options.check_memory(small, {"ctx_size": size, "llamacpp_backend": "cpu"})
+        with pytest.raises(InvalidArgument) as caught:
+            world.options.check_memory(small, {"ctx_size": 10**8, "llamacpp_backend": "cpu"})
+        assert caught.value.param == "ctx_size"
+        assert "10681.2 GiB" in caught.value.message
+        with pytest.raises(InvalidArgument, match=f"At most {str(self.LIMIT)[:2]}.... tokens can fit"):
+            world.options.check_memory(small, {"ctx_size": self.LIMIT, "llamacpp_backend": "cpu"})
+
+    def test_a_smaller_cache_lets_more_in(self, world: World, small: Model) -> None:
+        options = {"ctx_size": self.LIMIT * 3, "llamacpp_backend": "cpu"}
+        with pytest.raises(InvalidArgument):
+            world.options.check_memory(small, {**options, "llamacpp_args": "-ctk f16 -ctk q4_0"})
+        world.options.check_memory(small, {**options, "llamacpp_args": "-ctk q4_0 --cache-type-v=q4_0"})
+
+    def test_what_nobody_knows_is_tried(self, world: World, small: Model, absent: Model) -> None:
+        huge = {"ctx_size": 2**31 - 1, "llamacpp_backend": "cpu"}
+        world.options.check_memory(absent, huge)
+        object.__setattr__(world.hardware, "gpus", (GPU("of unknown memory", "nvidia"),))
+        world.options.check_memory(small, {**huge, "llamacpp_backend": "vulkan"})
+        object.__setattr__(world.hardware, "gpus", (GPU("large", "amd", vram=64 * GIB),))
+        world.options.check_memory(small, {"ctx_size": self.LIMIT + 10, "llamacpp_backend": "vulkan"})
+        with pytest.raises(InvalidArgument):
+            world.options.check_memory(small, {"ctx_size": self.LIMIT + 10, "llamacpp_backend": "cpu"})
+
+    def test_it_is_not_saved(self, world: World, small: Model) -> None:
+        for save in (world.options.save, world.options.replace):
+            with pytest.raises(InvalidArgument):
+                save(small, {"ctx_size": 10**8})
+        with pytest.raises(InvalidArgument):
+            world.options.report(small, "x", preview={"ctx_size": 10**8})
+        assert world.options.saved(small) == {}

@@ -152,6 +152,9 @@ class World:
     def device(self, model: Model, options: Mapping[str, Any]) -> str:
         return self.devices.get(model.name, "cpu")
 
+    def check(self, model: Model, options: Mapping[str, Any]) -> None:
+        pass
+
     def sized(self, model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
         return {**options, "ctx_size": self.context if options["ctx_size"] == -1 else options["ctx_size"]}
 

@@ -47,6 +47,9 @@ class RealLoader:
     def device(self, model: Model, options: Mapping[str, Any]) -> str:
         return "cpu"
 
+    def check(self, model: Model, options: Mapping[str, Any]) -> None:
+        pass
+
     def sized(self, model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
         return {**options, "ctx_size": 4096}
 

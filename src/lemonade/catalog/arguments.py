@@ -36,6 +36,15 @@ def flags(text: str) -> frozenset[str]:
     return frozenset(_groups(text)) - {""}
 
 
+def word_behind(text: str, *names: str) -> str:
+    """The word behind a flag, however it is spelled and wherever it is given last; "" when it is not."""
+    found = ""
+    for name, group in _groups(text).items():
+        if name in names and len(group) > 1:
+            found = group[-1]
+    return found
+
+
 def _groups(text: str) -> dict[str, list[str]]:
     """Flag to its tokens, all its occurrences one after the other; `""` holds what comes before the first flag."""
     groups: dict[str, list[str]] = {}

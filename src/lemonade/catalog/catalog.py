@@ -47,6 +47,7 @@ class Catalog:
 
     Args:
         unsupported: why this machine cannot run a recipe, or None.
+        check: looks at the options of a definition; raises InvalidArgument.
         cloud: the models of cloud providers.
 
     Attributes:
@@ -64,12 +65,14 @@ class Catalog:
         hardware: Hardware,
         store: Store,
         unsupported: Callable[[str], str | None],
+        check: Callable[[str, Mapping[str, Any]], None] = lambda recipe, options: None,
         cloud: Source = Nowhere(),  # noqa: B008 - it has no state
     ) -> None:
         self._settings = settings
         self._cloud = cloud
         self._store = store
         self._unsupported = unsupported
+        self._check = check
         self._support = Support(hardware, unsupported, lambda: bool(settings["enable_dgpu_gtt"]))
         self._builtin = rows.builtin()
         self._extra_directory: Path | None = None
@@ -216,6 +219,7 @@ class Catalog:
                 definition, lambda name: models.get(name) or self.lookup(name), default_source=default
             )
             model = rows.parse(bare, row, "user")
+            self._check(model.recipe, model.recipe_options)
             if keep:
                 registration.refuse_change(self._index().models.get(model.canonical), model)
             kept[bare] = row

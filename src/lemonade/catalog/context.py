@@ -19,6 +19,11 @@ _LARGEST = 768
 
 #: A 16-bit float each for key and value.
 _BYTES_PER_ELEMENT = 2 * 2
+#: Bytes of a number in the cache, by llama.cpp's name for its type.
+_TYPES = {"f32": 4, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32}
+_TYPES |= dict.fromkeys(("f16", "bf16"), 2) | dict.fromkeys(("q4_0", "iq4_nl"), 18 / 32)
+#: Layers that attend fully, at least, where some have a sliding window and the file does not say which.
+_FULL_SHARE = 1 / 8
 
 
 def automatic(*, available: int, size: float, header: Header | None, embedding: bool) -> int:
@@ -68,3 +73,27 @@ def _from_header(header: Header, blocks: int, key_length: int) -> float:
         return float(sum(count * length for count, length in zip(heads, lengths, strict=True)) * _BYTES_PER_ELEMENT)
     share = sum(pattern) / blocks
     return base * max(0.1, 1 - share + share * window / key_length)
+
+
+def least_bytes_per_token(header: Header | None, keys: str = "", values: str = "") -> float | None:
+    """Bytes that one more token takes in the cache whatever the engine saves: layers with a sliding window keep no
+    more than their window, and those with a single head may keep no values.
+
+    Args:
+        keys, values: the types of the cache, as llama.cpp's arguments name them; "" for the usual ones.
+
+    Returns:
+        None when the file does not tell.
+    """
+    if header is None or not header.key_length or not header.block_count or not sum(header.heads_kv):
+        return None
+    heads, pattern = header.heads_kv, header.sliding_window_pattern
+    count = float(sum(heads))
+    if header.full_attention_interval and header.full_attention_interval > 1:
+        count *= ((header.block_count - 1) // header.full_attention_interval + 1) / header.block_count
+    elif len(pattern) == len(heads):
+        count = float(sum(each for each, sliding in zip(heads, pattern, strict=True) if not sliding))
+    elif header.sliding_window or pattern:
+        count *= _FULL_SHARE
+    of_values = _TYPES.get(values, 2) if max(heads) > 1 else 0
+    return count * header.key_length * (_TYPES.get(keys, 2) + of_values)

@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lemonade.catalog import context
-from lemonade.catalog.arguments import flags, merge
+from lemonade.catalog.arguments import flags, merge, word_behind
 from lemonade.catalog.catalog import Catalog
 from lemonade.catalog.option_checks import check_request, check_saved
 from lemonade.catalog.recipes import RECIPES, Option, is_set, options_of
 from lemonade.catalog.saved_options import own_options
+from lemonade.errors import InvalidArgument
 from lemonade.model import Checkpoint, Model
 from lemonade.settings import Settings
-from lemonade.system.hardware import Hardware
+from lemonade.system.hardware import GIB, Hardware
 
 #: Arguments by the architecture in the model's file. Source: what the authors of these models recommend.
 ARCHITECTURES: dict[str, dict[str, str]] = {
@@ -37,7 +38,12 @@ ARCHITECTURES["qwen35"] = ARCHITECTURES["qwen35moe"] = {
 #: What llama.cpp is told when nobody says otherwise: the flags of which any one means that somebody did, the arguments.
 MTP = (frozenset({"--spec-type"}), "--spec-type draft-mtp --spec-draft-n-max 3 --spec-draft-p-min 0.75")
 DFLASH = (frozenset({"--spec-type"}), "--spec-type draft-dflash")
+#: Options by which an engine is started, by how their names end.
+STARTING = ("_args", "_backend", "_device")
 PARALLEL = (frozenset({"--parallel", "-np"}), "--parallel 1")
+#: Models that only read take a text per slot, and compute those in all slots at once: many short ones are done several
+#: times sooner than one after the other. Source: measured with a MiniLM.
+READING = (PARALLEL[0], "--parallel 16")
 
 
 class Options:
@@ -45,6 +51,8 @@ class Options:
 
     Args:
         backend: the best backend of a recipe on this machine, `""` when there is none.
+        check: looks at the arguments and the backend that a model of a recipe would be started with; raises
+            InvalidArgument.
     """
 
     def __init__(
@@ -53,11 +61,13 @@ class Options:
         settings: Settings,
         hardware: Hardware,
         backend: Callable[[str], str] = lambda recipe: "",
+        check: Callable[[str, Mapping[str, Any]], None] = lambda recipe, options: None,
     ) -> None:
         self._catalog = catalog
         self._settings = settings
         self._hardware = hardware
         self._backend = backend
+        self._check = check
 
     def resolve(self, model: Model, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Every option of the model's recipe, in the order of names; `ctx_size` may be -1. `pinned` is among them only
@@ -96,6 +106,36 @@ class Options:
             embedding=embedding,
         )
 
+    def check_memory(self, model: Model, options: Mapping[str, Any]) -> None:
+        """Raises InvalidArgument for a stated context of which the cache cannot be in this machine's memory beside the
+        model, whatever else is unloaded. Weights that do not fit are read from the disk again and again, so they alone
+        are no reason."""
+        tokens, memory = options.get("ctx_size", -1), self._memory(options)
+        arguments = options.get("llamacpp_args") or ""
+        each = context.least_bytes_per_token(
+            self._catalog.header(model) if model.recipe == "llamacpp" else None,
+            word_behind(arguments, "--cache-type-k", "-ctk"),
+            word_behind(arguments, "--cache-type-v", "-ctv"),
+        )
+        if tokens <= 0 or not memory or not each:
+            return
+        weights = self._catalog.size(model) * GIB
+        room = memory - weights if weights < memory else memory
+        if tokens * each > room:
+            raise InvalidArgument(
+                f"'ctx_size': {tokens} tokens need {tokens * each / GIB:.1f} GiB beside the {weights / GIB:.1f} GiB of "
+                f"'{model.name}', and this machine has {memory / GIB:.1f} GiB. At most {int(room / each)} tokens can "
+                "fit; -1 takes what does.",
+                param="ctx_size",
+            )
+
+    def _memory(self, options: Mapping[str, Any]) -> int:
+        """Bytes that a model and its cache can ever have; 0 when unknown."""
+        if (options.get("llamacpp_backend") or "cpu") == "cpu":
+            return self._hardware.memory
+        own = [gpu.vram for gpu in self._hardware.gpus if not gpu.integrated]
+        return self._hardware.memory + sum(own) if self._hardware.memory and all(own) else 0
+
     def report(self, model: Model, name: str, *, preview: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer of `/models/{id}/options`.
 
@@ -109,7 +149,9 @@ class Options:
         saved = self.saved(model)
         entry = dict(saved)
         if preview is not None:
-            _apply(entry, check_saved(model, preview))
+            changes = check_saved(model, preview)
+            _apply(entry, changes)
+            self._refuse(model, entry, changes)
         effective = self._resolve(model, entry, {})
         return {
             "model_name": name,
@@ -132,6 +174,9 @@ class Options:
             OSError: the file cannot be written.
         """
         checked = check_saved(model, changes)
+        entry = self.saved(model)
+        _apply(entry, checked)
+        self._refuse(model, entry, checked)
         self._catalog.saved.change(model, lambda entry: _apply(entry, checked))
 
     def replace(self, model: Model, request: Mapping[str, Any]) -> None:
@@ -142,6 +187,7 @@ class Options:
             OSError: the file cannot be written.
         """
         wanted = check_request(model, request)
+        self._refuse(model, {key: value for key, value in wanted.items() if is_set(key, value)}, wanted)
 
         def edit(entry: dict[str, Any]) -> None:
             kept = {key: entry[key] for key, value in wanted.items() if value is None and key in entry}
@@ -154,6 +200,15 @@ class Options:
     def forget(self, model: Model) -> None:
         """Erases all saved options of the model."""
         self._catalog.saved.change(model, lambda entry: entry.clear())
+
+    def _refuse(self, model: Model, entry: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+        """Raises InvalidArgument when what would be saved can only fail at every load. What other layers say is theirs
+        to mend."""
+        if any(key.endswith(STARTING) for key in changes):
+            said = {key: entry.get(key, "") for key in options_of(model.recipe) if key.endswith("_args")}
+            self._check(model.recipe, {**self._resolve(model, entry, {}), **said})
+        if changes.get("ctx_size") is not None and model.recipe == "llamacpp":
+            self.check_memory(model, self._resolve(model, entry, {}))
 
     def _resolve(self, model: Model, saved: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
         wanted = check_request(model, request)
@@ -229,7 +284,8 @@ def _with_defaults(text: str, model: Model) -> str:
         wanted.append(DFLASH)
     elif "mtp" in model.labels:
         wanted.append(MTP)
-    for unless, arguments in (*wanted, PARALLEL):
+    wanted.append(READING if model.type in ("embedding", "reranking") else PARALLEL)
+    for unless, arguments in wanted:
         if not unless & given:
             text = f"{text} {arguments}".strip()
     return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemonade.errors import InvalidArgument
@@ -66,6 +66,27 @@ def parse(text: str, flags: Iterable[Flag], *, option: str, reserved: Mapping[st
         except ValueError as error:
             raise InvalidArgument(f"'{option}': '{word}' {error}, not {value[:100]!r}.", param=option) from None
     return made
+
+
+def refuse_reserved(
+    words: Sequence[str],
+    reserved: Collection[str],
+    refusal: Callable[[str], InvalidArgument],
+    spelled: Callable[[str], str] = lambda word: word,
+) -> None:
+    """Refuses what the daemon says itself to an engine that is a program, all of it at once.
+
+    Args:
+        refusal: makes the error of a reason.
+        spelled: the spelling of a word in `reserved`.
+
+    Raises:
+        InvalidArgument: there is such a word.
+    """
+    offenders = list(dict.fromkeys(word for word in words if spelled(word) in reserved))
+    if offenders:
+        reasons = [f"Argument '{word}' is managed by Lemonade and cannot be overridden." for word in offenders]
+        raise refusal("\n".join(reasons) + "\nReserved arguments: " + ", ".join(sorted(reserved)))
 
 
 def words_of(text: str) -> list[str]:

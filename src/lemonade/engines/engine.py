@@ -124,6 +124,20 @@ class Fetched(Protocol):
         ...
 
 
+@runtime_checkable
+class Checked(Protocol):
+    """What an engine also has when it can tell the arguments that it takes from those that it does not."""
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Looks at the options with which any model would be started, arguments and backend; all others may be missing.
+
+        Raises:
+            InvalidArgument: nothing can be started with them.
+            ModelLoadError: the backend cannot run here, so nobody knows.
+        """
+        ...
+
+
 class Engine(Protocol):
     """How the models of one recipe run."""
 

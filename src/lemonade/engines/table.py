@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from lemonade.engines.engine import Backend, Build, Engine, Fetched, Wheels
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from lemonade.engines.engine import Backend, Build, Checked, Engine, Fetched, Wheels
 from lemonade.engines.fasterwhisper.engine import FasterWhisper
 from lemonade.engines.kokoro.engine import Kokoro
 from lemonade.engines.llamacpp.engine import LlamaCpp
@@ -12,7 +16,7 @@ from lemonade.engines.openmoss.engine import OpenMoss
 from lemonade.engines.programs import Programs
 from lemonade.engines.sdcpp.engine import SdCpp
 from lemonade.engines.whispercpp.engine import WhisperCpp
-from lemonade.errors import InvalidArgument, ModelNotSupported
+from lemonade.errors import InvalidArgument, ModelLoadError, ModelNotSupported
 from lemonade.settings import Settings
 from lemonade.system.hardware import Hardware
 
@@ -108,6 +112,17 @@ class Engines:
         """Why the setting `backend` of a recipe cannot be `backend`, or None when it can."""
         known = ["auto", *(one.name for one in self.get(recipe).backends())]
         return None if backend in known else f"must be one of: {', '.join(known)}"
+
+    def check(self, recipe: str, options: Mapping[str, Any]) -> None:
+        """Looks at the arguments, and at the backend that they are for, before they are kept.
+
+        Raises:
+            InvalidArgument: no model of the recipe could be started with them.
+        """
+        engine = self._engines.get(recipe)
+        if isinstance(engine, Checked):
+            with contextlib.suppress(ModelLoadError):
+                engine.check(options)
 
     def unsupported(self, recipe: str) -> str | None:
         """Why this machine cannot run models of the recipe, or None when it can."""

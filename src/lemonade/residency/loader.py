@@ -26,6 +26,14 @@ class Loader(Protocol):
         """
         ...
 
+    def check(self, model: Model, options: Mapping[str, Any]) -> None:
+        """Looks at options before anything is stopped for them; what can be told of a model depends on its files.
+
+        Raises:
+            InvalidArgument: this machine could not start it however empty it was.
+        """
+        ...
+
     def device(self, model: Model, options: Mapping[str, Any]) -> str:
         """The kind of device (`cpu`, `gpu`, `npu`) that a process would compute on, before anything is started."""
         ...

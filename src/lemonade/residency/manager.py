@@ -250,6 +250,7 @@ class Residency:
         await self._schedule.close(_stopping())
 
     def _want(self, model: Model, asked: dict[str, Any], residency_class: ResidencyClass, pinned: bool | None) -> Start:
+        self._loader.check(model, asked)
         self.watchdog.run()
         self.memory.run()
         return self._schedule.want(model, asked, residency_class, pinned)

@@ -97,6 +97,7 @@ class Schedule:
     async def _fetch(self, start: Start) -> None:
         try:
             await self._loader.fetch(start.model, start.asked)
+            self._loader.check(start.model, start.asked)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for it
             start.fetching = None
             self._failed(start, error)

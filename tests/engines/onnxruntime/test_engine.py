@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lemonade.engines.onnxruntime.engine import FILES, OnnxRuntime, threads
+from lemonade.engines.onnxruntime.engine import FILES, OnnxRuntime
 from lemonade.errors import InvalidArgument, ModelLoadError, ModelLoadRefused
 from lemonade.model import Model
 from lemonade.settings import Settings
@@ -60,13 +60,13 @@ def test_a_folder_without_one_of_its_files_is_refused(engine: OnnxRuntime, folde
         engine.plan(MODEL, {}, {}, alias="m", port=1)
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), ("--threads 4", 4), ("--threads=2", 2), (" --threads  1 ", 1)])
-def test_arguments(text: str, count: int) -> None:
-    assert threads(text) == count
+@pytest.mark.parametrize("text", ["", "--threads 4", "--threads=2", " -t  1 "])
+def test_arguments(engine: OnnxRuntime, text: str) -> None:
+    engine.check({"onnxruntime_args": text})
 
 
-@pytest.mark.parametrize("text", ["--threads", "--threads 0", "--threads x", "--port 1", "--threads 1 --port 2", "'"])
-def test_other_arguments_are_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["--threads", "--threads 0", "--threads x", "--port 1", "--threads 1 --host a", "'"])
+def test_other_arguments_are_refused(engine: OnnxRuntime, text: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        threads(text)
+        engine.check({"onnxruntime_args": text})
     assert caught.value.param == "onnxruntime_args"

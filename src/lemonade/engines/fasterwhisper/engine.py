@@ -78,15 +78,17 @@ class FasterWhisper:
     def device(self, options: Mapping[str, Any]) -> str:
         return "cpu"
 
+    def check(self, options: Mapping[str, Any]) -> None:
+        """As `engine.Checked` has it."""
+        _said(options)
+
     def plan(
         self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
     ) -> Launch:
         (backend,) = self.backends()
         if not backend.can_run:
             raise ModelLoadError(f"{LIBRARY} cannot run here. {backend.message} Install it: {backend.action}")
-        said = parse(
-            str(options.get("fasterwhisper_args") or ""), FLAGS, option="fasterwhisper_args", reserved=RESERVED
-        )
+        said = _said(options)
         if "main" not in files:
             raise ModelLoadError("no files of the model are there")
         folder = files["main"] if files["main"].is_dir() else files["main"].parent
@@ -110,6 +112,11 @@ class FasterWhisper:
         """What was fetched for this version of Python."""
         found = self._programs.find(RECIPE, BACKEND) if self._programs is not None else None
         return found if found is not None and found.version.endswith(f"-{PYTHON}") else None
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the arguments set. Raises InvalidArgument."""
+    return parse(str(options.get("fasterwhisper_args") or ""), FLAGS, option="fasterwhisper_args", reserved=RESERVED)
 
 
 def _check(model: Model, folder: Path) -> None:

@@ -6,7 +6,7 @@ import difflib
 import itertools
 from collections.abc import Iterable, Sequence
 
-from lemonade.engines.arguments import words_of
+from lemonade.engines import arguments
 from lemonade.engines.llamacpp.flags import MANAGED, SERVER_ONLY, TAKEN
 from lemonade.engines.llamacpp.words import Flag, Setting, names_in
 from lemonade.errors import InvalidArgument
@@ -36,19 +36,14 @@ def split(text: str) -> list[str]:
         InvalidArgument: a quotation without an end.
     """
     try:
-        return words_of(text)
+        return arguments.words_of(text)
     except ValueError as error:
         raise _invalid(str(error)) from None
 
 
 def refuse_reserved(words: Sequence[str]) -> None:
-    """Raises:
-    InvalidArgument: with all the words that the daemon manages itself.
-    """
-    offenders = list(dict.fromkeys(word for word in words if _spelled(word) in RESERVED))
-    if offenders:
-        reasons = [f"Argument '{word}' is managed by Lemonade and cannot be overridden." for word in offenders]
-        raise _invalid("\n".join(reasons) + "\nReserved arguments: " + ", ".join(sorted(RESERVED)))
+    """As `engines.arguments.refuse_reserved`."""
+    arguments.refuse_reserved(words, RESERVED, _invalid, _spelled)
 
 
 def parse(words: Sequence[str], *, managed: bool = False) -> list[Setting]:

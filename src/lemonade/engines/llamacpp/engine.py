@@ -115,10 +115,16 @@ class LlamaCpp:
     def device(self, options: Mapping[str, Any]) -> str:
         return self._backend(options).devices[0]
 
-    def plan(
-        self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
-    ) -> Launch:
-        backend = self._backend(options)
+    def check(self, options: Mapping[str, Any]) -> None:
+        """As `engine.Checked` has it: of a llama-server only the daemon's own arguments are known."""
+        self._said(self._backend(options), options)
+
+    def _said(self, backend: Backend, options: Mapping[str, Any]) -> tuple[Path | str | None, list[str], str]:
+        """The program, None for the bundled engine, with the arguments and the device that it is told.
+
+        Raises:
+            InvalidArgument: it does not take them.
+        """
         words = split(_text(options, "llamacpp_args"))
         refuse_reserved(words)
         device = _text(options, "llamacpp_device") or str(self._settings["llamacpp.device"])
@@ -131,6 +137,13 @@ class LlamaCpp:
                     "to choose",
                     param="llamacpp_device",
                 )
+        return program, words, device
+
+    def plan(
+        self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
+    ) -> Launch:
+        backend = self._backend(options)
+        program, words, device = self._said(backend, options)
         if "main" not in files:
             raise ModelLoadError("no GGUF file of the model is there")
         if model.mode == "classification":

@@ -63,13 +63,17 @@ class Moonshine:
     def device(self, options: Mapping[str, Any]) -> str:
         return "cpu"
 
+    def check(self, options: Mapping[str, Any]) -> None:
+        """As `engine.Checked` has it."""
+        _said(options)
+
     def plan(
         self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
     ) -> Launch:
         (backend,) = self.backends()
         if not backend.can_run:
             raise ModelLoadError(f"moonshine cannot run here. {backend.message}")
-        said = parse(str(options.get("moonshine_args") or ""), FLAGS, option="moonshine_args", reserved=RESERVED)
+        said = _said(options)
         if "main" not in files:
             raise ModelLoadError("no files of the model are there")
         folder = files["main"] if files["main"].is_dir() else files["main"].parent
@@ -90,6 +94,11 @@ class Moonshine:
             port=port,
             env={"MOONSHINE_ORT_SINGLE_THREAD": "1"} if alone else {},
         )
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the arguments set. Raises InvalidArgument."""
+    return parse(str(options.get("moonshine_args") or ""), FLAGS, option="moonshine_args", reserved=RESERVED)
 
 
 def _architecture(model: Model, folder: Path) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from lemonade.engines.arguments import Flag, parse
 from lemonade.engines.backends import installed_version
 from lemonade.engines.engine import Backend, Launch
+from lemonade.engines.llamacpp.words import names_in, whole
 from lemonade.engines.worker_launch import worker_launch
-from lemonade.errors import InvalidArgument, ModelLoadError, ModelLoadRefused
+from lemonade.errors import ModelLoadError, ModelLoadRefused
 from lemonade.model import Model
 from lemonade.settings import Settings
 
@@ -20,6 +21,9 @@ from lemonade.settings import Settings
 LIBRARIES = ("onnxruntime", "tokenizers")
 #: What a model's folder has to hold.
 FILES = ("model.onnx", "tokenizer.json", "config.json")
+
+FLAGS: Final = (Flag(("-t", "--threads"), "threads", whole(1, 512)),)
+RESERVED: Final = dict.fromkeys(names_in("--model-path --host --port"), "Lemonade manages it")
 
 
 class OnnxRuntime:
@@ -46,6 +50,10 @@ class OnnxRuntime:
     def device(self, options: Mapping[str, Any]) -> str:
         return self._backend().devices[0]
 
+    def check(self, options: Mapping[str, Any]) -> None:
+        """As `engine.Checked` has it."""
+        _said(options)
+
     def plan(
         self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
     ) -> Launch:
@@ -64,7 +72,7 @@ class OnnxRuntime:
             module="lemonade.engines.onnxruntime.host",
             config={
                 "folder": str(folder),
-                "threads": threads(str(options.get("onnxruntime_args") or "")) or _cores(),
+                "threads": _said(options).get("threads") or _cores(),
                 "zero_shot": "zero-shot" in model.labels,
             },
             port=port,
@@ -78,24 +86,9 @@ class OnnxRuntime:
         return backend
 
 
-def threads(text: str) -> int:
-    """The number in `--threads N`, the one argument that there is; 0 when it is not said.
-
-    Raises:
-        InvalidArgument: there is another.
-    """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise InvalidArgument(f"'onnxruntime_args' cannot be read: {error}.", param="onnxruntime_args") from None
-    words = [word for one in words for word in one.split("=", 1)]
-    if not words:
-        return 0
-    if len(words) != 2 or words[0] != "--threads" or not words[1].isdecimal() or not 1 <= int(words[1]) <= 512:
-        raise InvalidArgument(
-            f"'onnxruntime_args' may be `--threads N` with N from 1 to 512, not {text!r}.", param="onnxruntime_args"
-        )
-    return int(words[1])
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the arguments set. Raises InvalidArgument."""
+    return parse(str(options.get("onnxruntime_args") or ""), FLAGS, option="onnxruntime_args", reserved=RESERVED)
 
 
 def _cores() -> int:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lemonade.engines.arguments import words_of
+from lemonade.engines import arguments
 from lemonade.engines.llamacpp.words import Read, choice, directory, existing, number, text, whole
 from lemonade.errors import InvalidArgument
 
@@ -209,19 +209,14 @@ def split(text: str) -> list[str]:
         InvalidArgument: a quotation without an end.
     """
     try:
-        return [str(Path(word).expanduser()) if word.startswith("~/") else word for word in words_of(text)]
+        return [str(Path(word).expanduser()) if word.startswith("~/") else word for word in arguments.words_of(text)]
     except ValueError as error:
         raise _invalid(str(error)) from None
 
 
 def refuse_reserved(words: Sequence[str]) -> None:
-    """Raises:
-    InvalidArgument: with all the words that the daemon manages itself.
-    """
-    offenders = list(dict.fromkeys(word for word in words if word in RESERVED))
-    if offenders:
-        reasons = [f"Argument '{word}' is managed by Lemonade and cannot be overridden." for word in offenders]
-        raise _invalid("\n".join(reasons) + "\nReserved arguments: " + ", ".join(sorted(RESERVED)))
+    """As `engines.arguments.refuse_reserved`."""
+    arguments.refuse_reserved(words, RESERVED, _invalid)
 
 
 def parse(words: Sequence[str]) -> Changes:

@@ -57,14 +57,20 @@ class SdCpp:
     def device(self, options: Mapping[str, Any]) -> str:
         return self._backend(options).devices[0]
 
+    def check(self, options: Mapping[str, Any]) -> None:
+        """As `engine.Checked` has it."""
+        backend = self._backend(options)
+        words = _words(options)
+        if not self._is_program(backend):
+            parse(words)
+
     def plan(
         self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
     ) -> Launch:
         if "on-demand" in model.labels:
             raise ModelLoadRefused(f"'{model.name}' runs on demand and is never loaded.", requested=model.name)
         backend = self._backend(options)
-        words = split(str(options.get("sdcpp_args") or ""))
-        refuse_reserved(words)
+        words = _words(options)
         if "main" not in files:
             raise ModelLoadError("no file of the model is there")
         for role in model.checkpoints:
@@ -114,7 +120,7 @@ class SdCpp:
         backend = self._backend(options)
         if self._is_program(backend):
             return self._program(backend, native.CLI, ["-M", "upscale", "--upscale-model", str(file)], port)
-        threads = parse(split(str(options.get("sdcpp_args") or ""))).context.get("n_threads", physical_cores())
+        threads = parse(_words(options)).context.get("n_threads", physical_cores())
         return worker_launch(
             name=f"{NAME} upscaler",
             module="lemonade.engines.sdcpp.upscaler",
@@ -143,6 +149,13 @@ class SdCpp:
     def _backend(self, options: Mapping[str, Any]) -> Backend:
         setting = self._settings["sdcpp.backend"]
         return choose(self.backends(), options, recipe="sd-cpp", section="sdcpp", setting=setting)
+
+
+def _words(options: Mapping[str, Any]) -> list[str]:
+    """The arguments, none of which is the daemon's own. Raises InvalidArgument."""
+    words = split(str(options.get("sdcpp_args") or ""))
+    refuse_reserved(words)
+    return words
 
 
 def _kind(role: str, path: Path) -> str:

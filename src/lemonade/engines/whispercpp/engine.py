@@ -48,15 +48,18 @@ class WhisperCpp:
     def device(self, options: Mapping[str, Any]) -> str:
         return self._backend(options).devices[0]
 
+    def check(self, options: Mapping[str, Any]) -> None:
+        """As `engine.Checked` has it."""
+        self._backend(options)
+        _said(options)
+
     def plan(
         self, model: Model, files: Mapping[str, Path], options: Mapping[str, Any], *, alias: str, port: int
     ) -> Launch:
         backend = self._backend(options)
-        said = parse(str(options.get("whispercpp_args") or ""), FLAGS, option="whispercpp_args", reserved=RESERVED)
+        said = _said(options)
         if "main" not in files:
             raise ModelLoadError("no file of the model is there")
-        if said.get("vad") and "vad_model_path" not in said:
-            raise InvalidArgument("'whispercpp_args': '--vad' needs a '--vad-model'.", param="whispercpp_args")
         config: dict[str, Any] = {
             "model": str(files["main"]),
             "beams": said.pop("beams", 0),
@@ -77,6 +80,14 @@ class WhisperCpp:
     def _backend(self, options: Mapping[str, Any]) -> Backend:
         setting = self._settings["whispercpp.backend"]
         return choose(self.backends(), options, recipe="whispercpp", section="whispercpp", setting=setting)
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the arguments set. Raises InvalidArgument."""
+    said = parse(str(options.get("whispercpp_args") or ""), FLAGS, option="whispercpp_args", reserved=RESERVED)
+    if said.get("vad") and "vad_model_path" not in said:
+        raise InvalidArgument("'whispercpp_args': '--vad' needs a '--vad-model'.", param="whispercpp_args")
+    return said
 
 
 def _part(said: Mapping[str, Any], prefix: str) -> dict[str, Any]:
