@@ -152,6 +152,8 @@ async def test_other_programs_are_not_answered(connection: Connection) -> None:
 
     assert await asyncio.to_thread(ask_without_key, {}) == 403
     assert await asyncio.to_thread(ask_without_key, {KEY_HEADER: "wrong"}) == 403
+    # No body is waited for.
+    assert await asyncio.to_thread(ask_without_key, {"Content-Length": "9" * 12}) == 403
     assert not any("-key" in word.lower() for word in connection.process.launch.argv)
     assert (await ask(connection, "/key"))[1] == []
 

@@ -180,13 +180,14 @@ class Handler(BaseHTTPRequestHandler):
         """The daemon has its own log of requests."""
 
     def do_POST(self) -> None:
-        size = int(self.headers.get("Content-Length", "0"))
-        body = self.rfile.read(size)
-        path, _, query = self.path.partition("?")
-        operation = self.server.operations.get(path)
         if not hmac.compare_digest(self.headers.get(KEY_HEADER, "").encode(), self.server.key.encode()):
+            # A body of any size may follow; it is not read.
+            self.close_connection = True
             self._fail(403, LemonadeError("This process answers its daemon only."))
             return
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        path, _, query = self.path.partition("?")
+        operation = self.server.operations.get(path)
         if path == "/health":
             self._send(200, b'{"status":"ok"}', "application/json")
             return
