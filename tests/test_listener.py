@@ -20,15 +20,20 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[int]:
-    port = free_port()
-    one = Listener(application, "127.0.0.1", port)  # type: ignore[arg-type]
+async def running() -> AsyncIterator[Listener]:
+    one = Listener(application, "127.0.0.1", free_port())  # type: ignore[arg-type]
     task = asyncio.ensure_future(one.run_until_stopped())
     try:
-        yield port
+        yield one
     finally:
         one.stop()
         await task
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[int]:
+    async with running() as one:
+        yield one._asked[1]
 
 
 async def exchange(port: int, *parts: bytes) -> bytes:
@@ -122,3 +127,21 @@ def test_the_address_that_is_shown_can_be_opened(host: str, shown: str) -> None:
 )
 def test_which_addresses_other_machines_reach(host: str, open_to_network: bool) -> None:
     assert is_open_to_network(host) is open_to_network
+
+
+async def test_a_move_that_failed_does_not_stop_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(*_: Any) -> None:
+        raise OSError("somebody was faster")
+
+    async with running() as one:
+        while not one.started:
+            await asyncio.sleep(0.01)
+        with monkeypatch.context() as patch:
+            patch.setattr(Listener, "_move", taken)
+            one.move("127.0.0.1", free_port())
+            assert one._moving is not None
+            await asyncio.wait({one._moving})
+        port = free_port()
+        one.move("127.0.0.1", port)
+        await one._moving
+        assert (await exchange(port, b"GET / HTTP/1.0\r\n\r\n")).endswith(b"ok")

@@ -109,7 +109,8 @@ class Listener(uvicorn.Server):
 
     async def _follow(self, earlier: asyncio.Task[None] | None, host: str, port: int, second_port: int | None) -> None:
         if earlier is not None:
-            await earlier
+            # Whether it failed is no matter: this one comes instead.
+            await asyncio.wait({earlier})
         first, second = self.servers[: len(self._sockets)], self.servers[len(self._sockets) :]
         before, self._asked = self._asked, (host, port, second_port)
         if (host, port) != before[:2]:
