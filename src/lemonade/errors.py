@@ -1,4 +1,4 @@
-"""Every failure that a caller of the daemon can meet.
+"""The failures that callers of the daemon can meet. Those of one module alone stand there, as in `engines.cloud.failures`.
 
     LemonadeError                          500 internal_error
     ├── RequestError                       400 invalid_request_error      the client's mistake
