@@ -1,4 +1,4 @@
-"""The failures that callers of the daemon can meet. Those of one module alone stand there, as in `engines.cloud.failures`.
+"""The failures that callers of the daemon can meet. Those of one module alone stand there, as a provider's do.
 
     LemonadeError                          500 internal_error
     ├── RequestError                       400 invalid_request_error      the client's mistake
