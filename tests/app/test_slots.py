@@ -1,9 +1,10 @@
-"""Several requests at once in one real engine."""
+"""The slots of a real engine: several requests at once, and conversations on the disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +36,41 @@ def test_slots_share_one_context_of_which_each_may_take_the_whole(make_daemon: C
         assert (refused.status, refused.error["code"]) == (503, "context_shared")
         assert refused.headers["retry-after"] == "1"
         assert long(4).status == 200
+
+
+@pytest.mark.real
+def test_a_conversation_is_saved_and_restored(make_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    one = make_daemon(fake_engine=False)
+    (one.models / "smol.gguf").symlink_to(smollm2())
+    folder = tmp_path / "slots"
+    folder.mkdir()
+
+    def act(action: str, **body: str) -> Answer:
+        return one.post(f"/v1/slots/0?action={action}", body)
+
+    def cached() -> int:
+        answer = one.chat("smol", "Tell me of the sea.", max_tokens=2).json()
+        return int(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+    with one:
+        assert cached() == 0
+        for action in ("save", "restore", "erase"):
+            refused = act(action, filename="sea")
+            assert (refused.status, refused.headers["x-should-retry"]) == (501, "false")
+            assert "--slot-save-path" in refused.error["message"]
+        arguments = f"--slot-save-path {folder} --cache-ram 0"
+        assert one.post("/v1/load", {"model_name": "smol", "llamacpp_args": arguments}).status == 200
+        assert cached() == 0
+        assert act("save").error["code"] == "missing_argument"
+        assert act("save", filename="../sea").status == 400
+        saved = act("save", filename="sea").json()
+        assert saved["n_saved"] > 0
+        assert saved["n_written"] == (folder / "sea").stat().st_size
+        assert act("erase").json()["n_erased"] == saved["n_saved"]
+        assert cached() == 0
+        assert act("erase").status == 200
+        # Also in another process.
+        assert one.post("/v1/unload", {"model_name": "smol"}).status == 200
+        assert one.post("/v1/load", {"model_name": "smol", "llamacpp_args": arguments}).status == 200
+        assert act("restore", filename="sea").json()["n_restored"] == saved["n_saved"]
+        assert cached() > 0

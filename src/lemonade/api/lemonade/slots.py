@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from lemonade.api.endpoint import ENGINE_ERRORS, LOAD_ERRORS, Endpoint, ErrorRow
 from lemonade.api.exchange import Exchange
 from lemonade.api.lemonade.loaded import chosen
-from lemonade.errors import InvalidJSON, MissingArgument, RequestError, RouteNotFound
+from lemonade.errors import EngineReplied, InvalidJSON, MissingArgument, RequestError, RouteNotFound
 from lemonade.inference.relay import EngineRequest, forward
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ async def slot(exchange: Exchange, body: SlotRequest) -> None:
     given = exchange.raw.strip()
     if given and not _is_object(given):
         raise InvalidJSON("The request body is not a JSON object.")
+    if action != "erase" and not isinstance(body.filename, str):
+        raise MissingArgument("filename", f"'{action}' needs 'filename': a name in the engine's folder of slots.")
     model = chosen(services, exchange.query.model or None, f"slots {action} operation")
     request = EngineRequest(
         path=f"/slots/{int(exchange.id)}?action={action}",
@@ -90,7 +92,18 @@ async def slot(exchange: Exchange, body: SlotRequest) -> None:
         alias=model.name,
         check=check_reply,
     )
-    await forward(services.residency, model, request, exchange, None)
+    try:
+        await forward(services.residency, model, request, exchange, None)
+    except EngineReplied as error:
+        if error.status != 501:
+            raise
+        raise EngineReplied(
+            f"'{model.name}' runs without a folder for its slots. Load it with one that is there: lemonade load "
+            f'{model.name} --llamacpp-args "--slot-save-path FOLDER" (with --save-options, from now on).',
+            status=501,
+            type=error.type,
+            details=error.details,
+        ) from None
 
 
 def _is_object(raw: bytes) -> bool:
@@ -115,8 +128,10 @@ SLOT = Endpoint(
     errors=(
         ErrorRow(400, None, "The action is unknown, or no model is named and none is loaded."),
         ErrorRow(404, None, "`{id}` is no number."),
+        ErrorRow(400, "missing_argument", "`save` and `restore` without a file name."),
         *LOAD_ERRORS,
-        *ENGINE_ERRORS,
+        *(row for row in ENGINE_ERRORS if row.status != 501),
+        ErrorRow(501, None, "The engine was started without `--slot-save-path`; the message says how to start it."),
     ),
     changes=True,
     handler=slot,
