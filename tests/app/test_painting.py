@@ -157,6 +157,22 @@ def test_an_editor_looks_at_all_pictures_in_their_order(painter: Daemon) -> None
     assert made[1] == made[3]
 
 
+def test_a_photo_to_look_at_takes_no_more_than_a_small_picture(painter: Daemon) -> None:
+    """The engine would look at each of its squares, for hours."""
+    photo = file(1600, 1200, "JPEG")
+    (made,) = pictures(edit(painter, ("image", photo), ("size", "32x32"), model="Editor"))
+    (small,) = pictures(edit(painter, ("image", file(40, 30, "JPEG")), ("size", "32x32"), model="Editor"))
+    (none,) = pictures(paint(painter, "make it green", "Editor"))
+    assert difference(made, small) < difference(made, none)
+
+
+def test_a_picture_too_small_for_a_result(painter: Daemon) -> None:
+    answer = edit(painter, ("image", file(7, 9)))
+    assert (answer.status, answer.error["param"]) == (400, "size")
+    assert "7x9 pixels large" in answer.error["message"]
+    assert pictures(edit(painter, ("image", file(7, 9)), ("size", "16x16")))
+
+
 def test_the_size_of_an_edit_is_capped_by_an_option_and_not_by_a_size(painter: Daemon, weights: TinyDiffusion) -> None:
     register(painter, "Capped", weights, recipe_options={"soft_pixel_cap": "32x32"})
     (made,) = pictures(edit(painter, ("image", file(64, 32)), model="Capped"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lemonade.errors import InvalidArgument, UnsupportedOperation
-from lemonade.inference.pictures import MAX_IMAGE_BYTES, Picture, Reader, Size, read_header
+from lemonade.inference.pictures import FORMATS, MAX_IMAGE_BYTES, Picture, Reader, Size, read_header
 from lemonade.model import Model
 
 #: Pixels of a side, and of the whole, of a picture that is made. No model was trained for more than a fourth of that.
@@ -37,6 +37,7 @@ TIDY = 16
 
 #: What is taken as a file. The last one is for the bundled engine only.
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
+_TAKEN = "PNG, JPEG or WebP"
 
 #: Of variations, which have no prompt of their own. Source: the original.
 VARIATION_PROMPT = "variation of the image, same subject, same style"
@@ -195,10 +196,11 @@ def _measured(read: Reader, param: str, which: str) -> Picture:
     try:
         picture = read_header(read)
     except ValueError as error:
-        raise InvalidArgument(f"{which} {error}.", param=param) from None
+        # Chats take more kinds.
+        raise InvalidArgument(f"{which} {str(error).replace(FORMATS, _TAKEN)}.", param=param) from None
     if picture.media_type not in MEDIA_TYPES:
-        known = ", ".join(kind.removeprefix("image/").upper() for kind in MEDIA_TYPES)
-        raise InvalidArgument(f"{which} must be one of {known}, not {picture.media_type}.", param=param)
+        kind = picture.media_type.removeprefix("image/").upper()
+        raise InvalidArgument(f"{which} must be {_TAKEN}, not {kind}.", param=param)
     return picture
 
 

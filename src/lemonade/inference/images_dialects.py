@@ -12,6 +12,7 @@ from lemonade.engines.sdcpp import loras, protocol
 from lemonade.engines.sdcpp.arguments import lora_folder, split
 from lemonade.errors import InvalidArgument
 from lemonade.inference.images import (
+    LEAST_SIDE,
     VARIATION_PROMPT,
     ImageFile,
     Wanted,
@@ -52,6 +53,11 @@ def size_of(wanted: Wanted, options: Mapping[str, Any]) -> Size:
         return wanted.size
     if wanted.kind == "edit":
         size = fitted(wanted.images[0].picture.size, pixel_cap(options.get("soft_pixel_cap")))
+        if min(size) < LEAST_SIDE:
+            raise InvalidArgument(
+                f"The picture is {size.width}x{size.height} pixels large, too small for the result; say a 'size'.",
+                param="size",
+            )
     else:
         size = Size(int(options.get("width") or 512), int(options.get("height") or 512))
     check_size(size, "size")

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
@@ -51,6 +53,29 @@ def test_damaged_notes_are_no_matter(at: int) -> None:
     photo[photo.index(b"MM\0*") + at] ^= 0x7F
     assert raster.opened(bytes(photo), "image").size in ((16, 32), (32, 16))
     assert raster.lies(bytes(photo)) in (True, False)
+
+
+def test_a_large_picture_to_look_at_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = raster.reference(file(640, 320), (64, 64))
+    assert made.shape == (48, 96, 3)
+    assert abs(made[8, 8].astype(int) - RED).max() < 25
+    assert raster.reference(file(2000, 8), (64, 64)).shape == (16, 1008, 3)
+    assert (raster.reference(file(31, 17), (64, 64)) == pixels(file(31, 17))).all()
+    monkeypatch.setattr(raster, "REFERENCE", 32 * 32)
+    assert raster.reference(file(64, 64), (4096, 4096)).shape == (32, 32, 3)
+
+
+def test_photos_leave_no_memory_behind() -> None:
+    photo = packed(np.zeros((6000, 6000), np.uint8))
+    memory = psutil.Process().memory_info
+    before = memory().rss
+    # The C library keeps what other threads than the first one used.
+    for size in ((32, 32), (64, 64)):
+        reading = threading.Thread(target=raster.reference, args=(photo, size))
+        reading.start()
+        reading.join()
+    raster.give_back()
+    assert memory().rss - before < 60e6
 
 
 def test_a_start_is_cut_to_the_proportions() -> None:

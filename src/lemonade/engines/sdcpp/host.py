@@ -191,7 +191,7 @@ def _schedule(steps: int, strength: float) -> tuple[int, float]:
 def _given(params: Any, asked: protocol.Painting) -> list[Any]:
     """Puts the pictures of a request into the parameters; they have to stay as long as these are used."""
     size = (asked.width, asked.height)
-    images = [sd.SDImage.from_numpy(raster.rgb(raster.opened(data, "image"))) for data in asked.references]
+    images = [sd.SDImage.from_numpy(raster.reference(data, size)) for data in asked.references]
     if images:
         params.set_ref_images(list(images))
     if asked.start is not None:
@@ -202,6 +202,8 @@ def _given(params: Any, asked: protocol.Painting) -> list[Any]:
         mask = sd.SDImage.from_numpy(raster.padded(raster.mask(asked.mask, size), MULTIPLE))
         params.set_mask_image(mask)
         images.append(mask)
+    if images:
+        raster.give_back()
     return images
 
 

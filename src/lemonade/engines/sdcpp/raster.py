@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from PIL.PngImagePlugin import PngInfo
 from lemonade.errors import InvalidArgument
 
 FORMATS = ("PNG", "JPEG", "WEBP")
+#: Most pixels of a picture to look at, and of what its sides are multiples when it was larger. The library would look
+#: at every square of a photo, for hours. Source: what stable-diffusion.cpp's programs do by themselves.
+REFERENCE, REFERENCE_STEP = 1024 * 1024, 16
 #: Orientations, as EXIF numbers them, of pictures that lie on their side.
 _QUARTERS = (5, 6, 7, 8)
 #: What Pillow raises.
@@ -71,6 +76,22 @@ def rgb(picture: Image.Image) -> Any:
     return np.array(eight_bits(picture).convert("RGB"))
 
 
+def reference(data: bytes, size: tuple[int, int]) -> Any:
+    """An array `(height, width, 3)` of a picture to look at, with no more pixels than one of `size`.
+
+    Raises:
+        InvalidArgument: it is damaged.
+    """
+    picture = Image.fromarray(rgb(opened(data, "image")))
+    scale = (min(size[0] * size[1], REFERENCE) / (picture.width * picture.height)) ** 0.5
+    if scale < 1:
+        width, height = (
+            max(REFERENCE_STEP, round(side * scale / REFERENCE_STEP) * REFERENCE_STEP) for side in picture.size
+        )
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    return np.array(picture)
+
+
 def start(data: bytes, size: tuple[int, int], param: str = "image") -> Any:
     """An array `(height, width, 3)` of the size, cut at its edges where its proportions differ.
 
@@ -119,6 +140,13 @@ def png(pixels: Any, parameters: str = "") -> bytes:
     made = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels)).save(made, "PNG", compress_level=COMPRESSION, pnginfo=notes)
     return made.getvalue()
+
+
+def give_back() -> None:
+    """Has the system get what decoding took. The C library keeps it: for photos these are hundreds of megabytes."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform != "win32" else None
+    if trim is not None:
+        trim(0)
 
 
 def eight_bits(picture: Image.Image) -> Image.Image:
