@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from lemonade.catalog import labels, rows
+from lemonade.catalog.formats import mismatch
 from lemonade.catalog.option_checks import check_saved
 from lemonade.catalog.policy.document import RECIPE
 from lemonade.catalog.policy.document import define as define_policy
 from lemonade.errors import InvalidArgument
 from lemonade.hub import address
-from lemonade.hub.gguf import has_magic, no_gguf
 from lemonade.hub.layout import check_repository, is_safe
 from lemonade.model import Checkpoint, Model
 
@@ -187,6 +187,7 @@ def _locate(row: dict[str, Any], default_source: str) -> None:
         try:
             path = Path(main).expanduser()
             is_there = path.exists()
+            problem = mismatch(row["recipe"], path) if is_there else None
         except (OSError, RuntimeError) as error:  # RuntimeError: the home of somebody who is not there
             reason = error.strerror if isinstance(error, OSError) else error
             raise InvalidArgument(f"'{shown}' cannot be looked at: {reason}", param="checkpoint") from None
@@ -194,8 +195,8 @@ def _locate(row: dict[str, Any], default_source: str) -> None:
             raise InvalidArgument(f"With source `local_path`, '{shown}' must be an absolute path.", param="checkpoint")
         if not is_there:
             raise InvalidArgument(f"There is no file or folder '{shown}'.", param="checkpoint")
-        if path.suffix.lower() == ".gguf" and path.is_file() and not has_magic(path):
-            raise InvalidArgument(no_gguf(str(path)), param="checkpoint")
+        if problem:
+            raise InvalidArgument(problem, param="checkpoint")
         if isinstance(row.get("checkpoints"), dict):
             row["checkpoints"] = {**row["checkpoints"], "main": str(path)}
         else:
