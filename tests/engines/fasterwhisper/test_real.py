@@ -21,11 +21,9 @@ from tests.daemon import Daemon, alive, wait_for
 from tests.hub.fake_hub import FakeHub, running
 from tests.recordings import BEGINNING, RATE, encoded, pcm, speech, wav, word_error_rate
 from tests.speech import connected
-from tests.weights import cache
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-BACKEND = {"recipe": "fasterwhisper", "backend": "cpu"}
 #: A model of the catalog.
 NAME = "Faster-Whisper-Tiny-En"
 REPOSITORY = Path("Systran/faster-whisper-tiny.en")
@@ -44,11 +42,10 @@ def world(tmp_path_factory: pytest.TempPathFactory, hub: FakeHub) -> Iterator[Da
     config = {"fasterwhisper": {"args": "--threads 1"}, "log_level": "debug"}
     env = {"HF_ENDPOINT": hub.url, "NO_PROXY": "127.0.0.1,localhost"}
     one = Daemon(tmp_path_factory.mktemp("daemon"), config=config, env=env)
-    programs = cache() / "programs"
-    programs.mkdir(parents=True, exist_ok=True)
-    (one.folder / "cache" / "bin").symlink_to(programs)
+    whisper.keep_programs(one)
     with one:
-        assert one.post("/v1/install", BACKEND, timeout=170).json() == {"status": "success", **BACKEND}
+        installed = one.post("/v1/install", whisper.FASTER_WHISPER, timeout=170)
+        assert installed.json() == {"status": "success", **whisper.FASTER_WHISPER}
         yield one
 
 
@@ -180,6 +177,9 @@ def test_a_model_of_many_languages_finds_the_language_and_translates(world: Daem
     verbose = transcribe(world, sound, model="base", response_format="verbose_json").json()
     assert verbose["language"] == "english"
     assert word_error_rate(verbose["text"], BEGINNING) == 0
+    # Whisper knows it from the third large model on.
+    younger = transcribe(world, sound, model="base", language="yue")
+    assert (younger.status, younger.error["param"]) == (400, "language")
     fields = (part("model", "base"), part("response_format", "verbose_json"))
     translated = ask(world, part("file", sound, "a.wav"), *fields, path="/v1/audio/translations").json()
     assert (translated["task"], translated["language"]) == ("translate", "english")

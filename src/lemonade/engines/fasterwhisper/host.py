@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from faster_whisper import WhisperModel
 from faster_whisper.feature_extractor import FeatureExtractor
 
 from lemonade.engines.audio.decode import RATE
-from lemonade.engines.audio.transcription import Segment, Task, Word, operations_of
+from lemonade.engines.audio.transcription import Segment, Task, Word, is_circular, operations_of
 from lemonade.engines.worker import Job, Operation
 from lemonade.errors import InvalidArgument, LemonadeError, UnsupportedOperation
 
@@ -57,7 +58,8 @@ class Model(WhisperModel):  # type: ignore[misc]
     def encode(self, features: npt.NDArray[np.float32]) -> Any:
         self.check()
         # The window in which the language was found is the first one that is written down.
-        self._made, self._kept = self._kept or super().encode(features[..., : self.frames]), None
+        kept, self._kept = self._kept, None
+        self._made = kept if kept is not None else super().encode(features[..., : self.frames])
         return self._made
 
     def detect_language(self, *args: Any, **more: Any) -> Any:
@@ -104,6 +106,25 @@ class FasterWhisper:
         language = self._wanted(task.language)
         if len(samples) < SHORTEST * RATE:
             return language or ""
+        if not task.live:
+            return self._run(samples, task, language, job, emit)
+        heard: list[Segment] = []
+        found = self._run(samples, task, language, job, heard.append)
+        if is_circular("".join(segment.text for segment in heard)):
+            heard.clear()
+            found = self._run(samples, replace(task, live=False, draft=False), language, job, heard.append)
+        for segment in heard:
+            emit(segment)
+        return found
+
+    def _run(
+        self,
+        samples: npt.NDArray[np.float32],
+        task: Task,
+        language: str | None,
+        job: Job,
+        emit: Callable[[Segment], None],
+    ) -> str:
         self._model.begin(_window(len(samples) / RATE, task), job.check)
         options = {
             **self._config["options"],
@@ -131,7 +152,9 @@ class FasterWhisper:
             return "en"
         if language == "auto":
             language = self._config["language"]
-        if language != "auto" and language not in self._model.supported_languages:
+        known = language in self._model.supported_languages
+        # Models of different ages know different ones.
+        if language != "auto" and not (known and self._model.hf_tokenizer.token_to_id(f"<|{language}|>")):
             raise InvalidArgument(f"'language' must be a code such as `en` or `de`, not {language!r}", param="language")
         return None if language == "auto" else language
 
@@ -139,7 +162,8 @@ class FasterWhisper:
         """The tokens that stand before what is said."""
         told = str(task.prompt or self._config["options"].get("initial_prompt") or "").strip()
         tokens = self._model.hf_tokenizer.encode(f" {told}", add_special_tokens=False).ids if told else []
-        return [*tokens, *self._said] if task.continues else list(tokens)
+        follows = task.continues and self._config["options"].get("condition_on_previous_text", True)
+        return [*tokens, *self._said] if follows else list(tokens)
 
 
 def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
