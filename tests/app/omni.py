@@ -42,7 +42,7 @@ def furnish(daemon: Daemon) -> None:
     """The models `Painter`, `Voice` and `planner`, and the collection `Studio`."""
     daemon.add_model("planner")
     for name in ("painter", "voice"):
-        (daemon.models / f"{name}.bin").write_bytes(b"weights")
+        (daemon.models / f"{name}.bin").write_bytes(b"GGUF weights")
     define(daemon, "Painter", "sd-cpp", checkpoint=str(daemon.models / "painter.bin"), labels=["image", "edit"])
     define(daemon, "Voice", "openmoss", checkpoint=str(daemon.models / "voice.bin"))
     define(daemon, "Studio", "collection.omni", components=["planner", "Painter", "Voice"])

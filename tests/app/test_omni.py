@@ -259,7 +259,7 @@ def test_a_planner_that_fails(daemon: Daemon) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_model_that_cannot_be_loaded(daemon: Daemon, stream: bool) -> None:
     file = daemon.models / "broken.bin"
-    file.write_bytes(b"weights")
+    file.write_bytes(b"GGUF weights")
     define(daemon, "Broken", "sd-cpp", checkpoint=str(file), labels=["image"])
     define(daemon, "Half", "collection.omni", components=["planner", "Broken"])
     asked = len(daemon.seen("planner")["requests"])

@@ -366,7 +366,7 @@ def test_an_unload_gives_the_memory_back(painter: Daemon) -> None:
 
 
 def test_a_model_that_does_not_fit_the_engine(painter: Daemon, weights: TinyDiffusion, tmp_path: Path) -> None:
-    (tmp_path / "broken.safetensors").write_bytes(b"no weights at all")
+    (tmp_path / "broken.safetensors").write_bytes(b"GGUF and no weights at all")
     register(painter, "Broken", weights, checkpoints={"main": str(tmp_path / "broken.safetensors")})
     answer = paint(painter, model="Broken")
     assert (answer.status, answer.error["code"]) == (500, "model_load_error")

@@ -44,7 +44,7 @@ def program_daemon(folder: Path, **switches: Any) -> Daemon:
 def add_models(daemon: Daemon) -> None:
     files = [daemon.models / f"{name}.safetensors" for name in ("main", "clip_l", "t5xxl", "vae", "esrgan")]
     for each in files:
-        each.write_bytes(b"weights")
+        each.write_bytes(b"GGUF weights")
     main, clip, t5, vae, esrgan = (str(each) for each in files)
     weights = TinyDiffusion(*files[:4])
     register(daemon, "Tiny", weights, checkpoints={"main": main})

@@ -159,7 +159,7 @@ def test_a_client_that_leaves_stops_the_work(larger: Daemon) -> None:
 
 
 def test_a_file_that_is_no_upscaler(larger: Daemon, tmp_path: Path) -> None:
-    (tmp_path / "broken.safetensors").write_bytes(b"no weights at all")
+    (tmp_path / "broken.safetensors").write_bytes(b"GGUF and no weights at all")
     definition = {"model_name": "user.Broken", "recipe": "sd-cpp", "labels": ["upscaling"]}
     path = str(tmp_path / "broken.safetensors")
     assert larger.post("/v1/models/register", {**definition, "checkpoint": path}).status == 200
