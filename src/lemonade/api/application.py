@@ -115,7 +115,7 @@ class Application:
             # The daemon is stopping and has waited long enough.
             await answer_failure(exchange, Busy("The daemon is stopping.", status=503))
         except Exception as error:  # noqa: BLE001 - the last place where a failure can still be told to the client
-            await answer_failure(exchange, error)
+            await answer_failure(exchange, endpoint.cause(error, exchange.raw))
         finally:
             if watcher is not None:
                 watcher.cancel()

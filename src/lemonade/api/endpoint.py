@@ -183,6 +183,18 @@ class Endpoint:
         except RecursionError:
             raise InvalidJSON("The request body is nested too deeply.") from None
 
+    def cause(self, error: Exception, raw: bytes) -> Exception:
+        """What is to be told of a handler's failure, which may have come upon a number that `decode` passes over.
+
+        `decode` looks at the fields that the endpoint has. To look at all of every body first would cost more.
+        """
+        if self.body is not None and isinstance(error, msgspec.ValidationError):
+            try:
+                msgspec.json.decode(raw)
+            except msgspec.ValidationError:
+                return InvalidArgument("The request body holds a number that is too large for any use.")
+        return error
+
 
 def _is_json(raw: bytes) -> bool:
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -85,7 +84,7 @@ def check_request(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
 def _context_size(value: Any, error: type[RequestError]) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(_CONTEXT, param="ctx_size")
-    if not math.isfinite(value) or value != int(value) or not (value == -1 or 1 <= value <= MAX_CONTEXT):
+    if not (value == -1 or 1 <= value <= MAX_CONTEXT) or value != int(value):
         raise error(_CONTEXT, param="ctx_size")
     return int(value)
 
@@ -101,7 +100,7 @@ def _value(key: str, value: Any, option: Option, error: type[RequestError]) -> A
     good = goods.get(kind, isinstance(value, bool))
     if not good:
         raise error(f"Invalid type for option '{key}': it must be {_KINDS[kind]}", param=key)
-    if is_number and (not math.isfinite(value) or abs(value) > MAX_INTEGER):
+    if is_number and not -MAX_INTEGER <= value <= MAX_INTEGER:
         raise error(f"'{key}' must be {_KINDS[kind]} of a usual size", param=key)
     if kind == "int" or (kind == "pixels" and is_number):
         if value != int(value):
