@@ -32,7 +32,7 @@ def test_where_the_daemon_is(
 
 
 @pytest.mark.parametrize(
-    "host", ["http://", "ftp://x", "http://x:0", "http://x:99999", "a b", "a/b", "a\n", "\udcff", "me@box"]
+    "host", ["http://", "http://[", "ftp://x", "http://x:0", "http://x:99999", "a b", "a/b", "a\n", "\udcff", "me@box"]
 )
 def test_what_is_no_address(host: str) -> None:
     with pytest.raises(ConfigError):

@@ -70,16 +70,14 @@ class Address:
 
 
 def _from_url(url: str) -> tuple[str, str, int]:
-    parts = urlsplit(url)
     try:
-        port = parts.port
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
     except ValueError:
-        port = 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        host = None
+    if not host or scheme not in ("http", "https") or port == 0:
         raise ConfigError(f"{url!r} is no address; give a host name or a URL such as http://localhost:13305.")
-    if port is None:
-        port = 443 if parts.scheme == "https" else 80
-    return parts.scheme, parts.hostname, port
+    return scheme, host, port or (443 if scheme == "https" else 80)
 
 
 def _port(text: str | None) -> int | None:

@@ -35,8 +35,16 @@ def test_what_is_no_address(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["https://example.org/o/n", "ftp://huggingface.co/o/n", "https://huggingface.co/o", "https://hf.co", "https://"],
+    [
+        "https://example.org/o/n",
+        "ftp://huggingface.co/o/n",
+        "https://huggingface.co/o",
+        "https://hf.co",
+        "https://",
+        "http://[::1",
+    ],
 )
 def test_addresses_of_nothing(text: str) -> None:
-    with pytest.raises(InvalidArgument):
-        read(text, {})
+    for env in ({}, {"HF_ENDPOINT": "http://["}):
+        with pytest.raises(InvalidArgument):
+            read(text, env)

@@ -54,15 +54,15 @@ def read(text: str, env: Mapping[str, str] = os.environ) -> Address | None:
         text = f"https://{text}"
     elif scheme.lower() not in ("http", "https"):
         raise InvalidArgument(f"'{text[:200]}' is no web address of a model.", param="checkpoint")
-    parts = urlsplit(text)
-    registry = hosts.get(_host(text))
+    host = _host(text)
+    registry = hosts.get(host) if host else None
     if registry is None:
         raise InvalidArgument(
             f"'{text[:200]}' is on none of the hubs that models are pulled from (huggingface.co, modelscope.cn). "
             "Give OWNER/NAME:VARIANT.",
             param="checkpoint",
         )
-    names = [unquote(name) for name in parts.path.strip("/").split("/")]
+    names = [unquote(name) for name in urlsplit(text).path.strip("/").split("/")]
     if names[0] == "models" and registry == "modelscope":
         names = names[1:]
     if len(names) < 2 or not all(names[:2]):
@@ -81,7 +81,11 @@ def _file(registry: str, rest: list[str]) -> str:
 
 
 def _host(url: str) -> str:
-    parts = urlsplit(url)
+    """With the port, if it is none of the usual ones; empty when there is no host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # as for `http://[`
+        return ""
     name = (parts.hostname or "").lower()
     try:
         return f"{name}:{parts.port}" if parts.port not in (None, 80, 443) else name
