@@ -440,6 +440,23 @@ class TestCollections:
         assert entry.model.system_prompt == "Be kind."
         assert not entry.downloaded
 
+    @pytest.mark.parametrize(
+        ("said", "size"),
+        [("9.5", 9.5), ("true", 0), ("-5", 0), ("NaN", 0), ("Infinity", 0), ("1" + 400 * "0", 0)],
+        ids=lambda value: str(value)[:9],
+    )
+    def test_a_manifest_may_say_nonsense_of_its_size(self, world: World, said: str, size: float) -> None:
+        world.catalog.register({"model_name": "user.Far", "recipe": "collection.omni", "checkpoint": "o/far"})
+        folder = world.paths.models / "models--o--far" / "snapshots" / "c0ffee"
+        folder.mkdir(parents=True)
+        (folder / "far.json").write_text(
+            f'{{"recipe": "collection.omni", "components": ["{QWEN}"], "models": [{{}}], "size": {said}}}'
+        )
+        (folder.parent.parent / "refs").mkdir()
+        (folder.parent.parent / "refs" / "main").write_text("c0ffee")
+        world.catalog.changed()
+        assert world.catalog.entry("Far").model.size == size
+
     def test_components_that_went_stay_named(self, kit: World) -> None:
         asyncio.run(kit.catalog.delete(kit.catalog.find("Ear")))
         entry = kit.catalog.entry("Kit")

@@ -10,6 +10,7 @@ from lemonade.catalog.collections import manifest
 from lemonade.catalog.entry import CheckpointStatus, gigabytes
 from lemonade.catalog.headers import Headers
 from lemonade.catalog.index import Index
+from lemonade.catalog.rows import is_size
 from lemonade.hub.gguf import Header
 from lemonade.hub.snapshots import Witness
 from lemonade.hub.store import OPTIONAL_ROLES, Store
@@ -126,7 +127,7 @@ class Presence:
         model = msgspec.structs.replace(
             model,
             components=tuple(index.component(name) for name in names),
-            size=model.size or (float(size) if isinstance(size, int | float) else 0.0),
+            size=model.size or (float(size) if is_size(size) else 0.0),
             system_prompt=model.system_prompt or (prompt if isinstance(prompt, str) else ""),
         )
         return State(model, self._has_all(index, model), model.size, status)

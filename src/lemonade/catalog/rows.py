@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -73,7 +73,7 @@ def parse(name: str, row: Mapping[str, Any], origin: Origin) -> Model:
     labels.refuse(name, recipe, given)
     registry, source = provenance(row)
     sizes = row.get("size", 0)
-    if isinstance(sizes, bool) or not isinstance(sizes, int | float) or not 0 <= sizes < 1e9:
+    if not is_size(sizes):
         raise InvalidArgument("'size' must be a number of GB, 0 when unknown.", param="size")
     pictures = _object(row, "image_defaults")
     prompt = row.get("system_prompt") or ""
@@ -96,6 +96,11 @@ def parse(name: str, row: Mapping[str, Any], origin: Origin) -> Model:
         hashes=_object(row, "hashes"),
         extras={key: value for key, value in row.items() if key not in _KNOWN},
     )
+
+
+def is_size(value: Any) -> TypeGuard[float]:
+    """Whether a value from a file or a request is a number of GB."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
 
 
 def provenance(row: Mapping[str, Any]) -> tuple[str, str]:
