@@ -89,6 +89,17 @@ def test_what_came_before_the_end_is_passed_on(daemon: Daemon, model: str, switc
     assert daemon.chat(model).status == 200
 
 
+@pytest.mark.parametrize(("path", "body"), [("completions", {"prompt": "x"}), ("responses", {"input": "x"})])
+def test_every_format_tells_of_the_end_once(daemon: Daemon, model: str, path: str, body: dict[str, Any]) -> None:
+    stream = Stream(daemon, {"model": model, "fake": {"tokens": 9, "crash_after": 4}, **body}, path=f"/v1/{path}")
+    *before, last = stream.rest()
+    assert before and "[DONE]" not in before
+    assert "SIGKILL" in json.loads(last)["error"]["message"]
+    assert not any("error" in json.loads(event) for event in before)
+    assert stream.whole
+    assert daemon.chat(model).status == 200
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 def test_an_engine_that_dies_before_its_answer_is_replaced_and_asked_again(
     daemon: Daemon, model: str, streamed: bool
