@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from lemonade.engines.kokoro.sentences import split
 from lemonade.engines.kokoro.text import clean, english, spoken
 
 
@@ -14,6 +15,8 @@ from lemonade.engines.kokoro.text import clean, english, spoken
         ("It cost $1 or £1.01 or €1,000.", "It cost 1 dollar or 1 pound and 1 penny or 1000 euros."),
         ("$3.5 million, $2b, -$4, $0.99", "3.5 million dollars, 2 billion dollars, minus 4 dollars, 99 cents"),
         ("1,234,567.5 people", "1234567.5 people"),
+        ("1,234 people paid $1,984.50 in 1984", "1234 people paid 1984 dollars and 50 cents in 19 84"),
+        ("1,000-2,000 people", "1000 to 2000 people"),
         ("at 3:30pm or 10:00 or 9:05 a.m. today", "at 3 30 P M or 10 o'clock or 9 oh 5 ay M today"),
         ("At 5 p.m. We left.", "At 5 P M. We left."),
         ("in 1984, 1905, 1900, 2005 and 2024", "in 19 84, 19 oh 5, 19 hundred, 2005 and 20 24"),
@@ -71,3 +74,28 @@ def test_only_english_is_put_into_english_words() -> None:
 )
 def test_no_text_takes_for_ever(text: str) -> None:
     english(clean(text))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [("𝓗𝓮𝓵𝓵𝓸 Ｗｏｒｌｄ", "Hello World"), ("①②", "12"), ("ｶﾞｷﾞ", "ガギ"), ("x² ½ №", "x² ½ №"), ("e\u0301", "é")],
+)
+def test_letters_that_only_look_different(written: str, said: str) -> None:
+    assert clean(written) == said
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("language", ["en-US", "fr"])
+@pytest.mark.parametrize(
+    "part",
+    ["\n", " ", "[", "[a](", "<a", "1", "1.", "$1", "a.", "a-", "a. ", "a@", "- ", "`", "~~", "x x", "今", "\u0301"],
+)
+def test_no_text_holds_everything_up(part: str, language: str) -> None:
+    """What grows with the square of the length takes minutes here, and nothing else is computed meanwhile."""
+    text = spoken(part * (65_536 // len(part)), language)
+    assert sum(len(piece.text) for piece in split(text, 0.5)) <= 20 * 65_536
+
+
+@pytest.mark.parametrize("language", ["en-US", "zh", "fr"])
+def test_a_number_that_is_longer_than_python_likes(language: str) -> None:
+    assert spoken(f"It costs ${'1' * 5000}.", language)

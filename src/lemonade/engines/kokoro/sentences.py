@@ -140,10 +140,11 @@ def _length(letter: str) -> int:
 def _sentences(text: str) -> Iterator[str]:
     begin = 0
     for match in _SENTENCE.finditer(text):
-        sentence = text[begin : match.end()].strip()
+        end = match.start() + len(match[0].rstrip())
         follows = text[match.end() : match.end() + 1]
-        is_inside = _INITIAL.search(sentence) or (follows.islower() and sentence[-1:] == ".")
-        if sentence and not is_inside:
+        if (follows.islower() and text[end - 1] == ".") or _INITIAL.search(text, max(begin - 1, end - 8, 0), end):
+            continue
+        if sentence := text[begin:end].strip():
             yield sentence
             begin = match.end()
     if rest := text[begin:].strip():

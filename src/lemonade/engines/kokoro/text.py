@@ -6,20 +6,23 @@ from __future__ import annotations
 import re
 import unicodedata
 
+# Every pattern is bounded in what it may try at one place: a text may be long, and all of it one letter.
+
 #: Markdown that models write and nobody says.
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
-_FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\[\]]{0,300})\]\([^)\s]{0,500}\)")
+_FENCE = re.compile(r"^[^\S\n]{0,99}```.*$", re.MULTILINE)
 _LEAD = re.compile(r"^[^\S\n]*(?:#{1,6}|[-*+•]|\d+\)|\|)[^\S\n]+(.*?)[^\S\n]*$", re.MULTILINE)
 _QUOTE = re.compile(r"^[^\S\n]*>[^\S\n]?", re.MULTILINE)
-_RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$|^[\s|:-]+$", re.MULTILINE)
+_RULE = re.compile(r"^(?:[-*_=|:][^\S\n]?){3,}$", re.MULTILINE)
 _EMPHASIS = re.compile(r"(?<!\w)[*_~`]{1,3}(?=\S)|(?<=\S)[*_~`]{1,3}(?!\w)")
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 
 _KEPT_SYMBOLS = "°©®™№"
 _URL = re.compile(
-    r"\b(?:https?://)?(?:www\.)?((?:[\w-]+\.)+[a-z]{2,})((?:/[\w./%~-]*)?)(?:[?#][^\s)]*)?", re.IGNORECASE
+    r"(?<![\w.-])(?:https?://)?(?:www\.)?((?:[\w-]{1,63}\.){1,9}[a-z]{2,63})((?:/[\w./%~-]*)?)(?:[?#][^\s)]*)?",
+    re.IGNORECASE,
 )
-_MAIL = re.compile(r"\b([\w.+-]+)@((?:[\w-]+\.)+\w{2,})\b")
+_MAIL = re.compile(r"(?<![\w.+-])([\w.+-]{1,64})@((?:[\w-]{1,63}\.){1,9}\w{2,63})\b")
 #: Endings of host names that make "word.word" an address and no two sentences.
 _HOSTS = {"com", "org", "net", "io", "ai", "dev", "edu", "gov", "app", "co", "uk", "de", "fr", "info", "html"}
 
@@ -76,7 +79,7 @@ _CURRENCIES = {
 }
 _PLURALS = {"penny": "pence", "paisa": "paise", "yen": "yen"}
 _SUM = re.compile(
-    r"(-?)([$£€¥₹])\s?(\d+(?:,\d{3})*)(?:\.(\d{1,2})(?!\d))?(\.\d+)?(?:\s?(thousand|million|billion|trillion|[kmb])\b)?",
+    r"(-?)([$£€¥₹])\s?(\d{1,15}(?!\d)(?:,\d{3}){0,9})(?:\.(\d{1,2})(?!\d))?(\.\d+)?(?:\s?(thousand|million|billion|trillion|[kmb])\b)?",
     re.IGNORECASE,
 )
 _SCALES = {"k": "thousand", "m": "million", "b": "billion"}
@@ -86,7 +89,8 @@ _DECADE = re.compile(r"\b(1[1-9]|20)(\d)0'?s\b")
 _YEAR = re.compile(r"(?<![\d.,$£€¥#/-])\b(1[1-9]|20)(\d\d)\b(?![\d%°]|[.,:/]\d|-\d)")
 _FRACTION = re.compile(r"(?<![\d/.])\b([1-9])/(2|3|4|8)\b(?![\d/])")
 _RANGE = re.compile(r"(?<![\d-])\b(\d+)\s?[-–]\s?(\d+)\b(?!-)")
-_DOTTED = re.compile(r"\d+(?:\.\d+){2,}")
+_DOTTED = re.compile(r"(?<![\d.])\d{1,9}(?:\.\d{1,9}){2,9}")
+_GROUPS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _TENS = ("", "", "twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties")
 _PARTS = {"2": ("half", "halves"), "3": ("third", "thirds"), "4": ("quarter", "quarters"), "8": ("eighth", "eighths")}
 
@@ -111,7 +115,8 @@ _SIGNS = (
 
 def clean(text: str) -> str:
     """The text without markup, emoji and characters that nobody can see."""
-    text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = text if text.isascii() else unicodedata.normalize("NFC", "".join(map(_plain, text)))
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _FENCE.sub("", text)
     text = _RULE.sub("", text)
     text = _LINK.sub(r"\1", text)
@@ -143,7 +148,6 @@ def english(text: str) -> str:
     text = _HALF_DAY.sub(lambda match: f" {_half_day(match, match[1])}", text)
     text = _ACRONYM.sub(_acronym, text)
     text = _SUM.sub(_sum, text)
-    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
     text = _DOTTED.sub(lambda match: match[0].replace(".", " point "), text)
     text = _FRACTION.sub(_fraction, text)
     text = re.sub(r"(\d)?\s?([½¼¾])", _vulgar, text)
@@ -151,9 +155,17 @@ def english(text: str) -> str:
     text = _RANGE.sub(_range, text)
     text = _UNIT.sub(_unit, text)
     text = _YEAR.sub(_year, text)
+    # A number with commas is no year.
+    text = _GROUPS.sub("", text)
     for pattern, words in _SIGNS:
         text = pattern.sub(words, text)
     return re.sub(r"[^\S\n]+", " ", text).strip()
+
+
+def _plain(letter: str) -> str:
+    """Letters that only look different, such as wide ones, bold ones of mathematics and numbers in circles."""
+    kind = unicodedata.decomposition(letter).partition(" ")[0]
+    return unicodedata.normalize("NFKC", letter) if kind in ("<font>", "<wide>", "<narrow>", "<circle>") else letter
 
 
 def _line(match: re.Match[str]) -> str:
@@ -210,19 +222,18 @@ def _acronym(match: re.Match[str]) -> str:
 
 def _sum(match: re.Match[str]) -> str:
     minus, sign, whole, cents, more, scale = match.groups()
-    whole = whole.replace(",", "")
     one, hundredth = _CURRENCIES[sign]
     before = "minus " if minus else ""
     if scale or more:
         number = whole + (f".{cents}" if cents else "") + (more or "")
         large = _SCALES.get((scale or "").lower(), (scale or "").lower())
         return f"{before}{number} {large} {_counted(one, 2)}".replace("  ", " ")
-    amount = f"{whole} {_counted(one, int(whole))}"
+    amount = f"{whole} {_counted(one, int(whole.replace(',', '')))}"
     rest = int((cents or "").ljust(2, "0")) if cents else 0
     if not rest or not hundredth:
         return before + amount
     small = f"{rest} {_counted(hundredth, rest)}"
-    return before + (small if int(whole) == 0 else f"{amount} and {small}")
+    return before + (small if whole.strip("0") == "" else f"{amount} and {small}")
 
 
 def _counted(word: str, number: int) -> str:
