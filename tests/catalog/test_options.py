@@ -123,6 +123,27 @@ class TestLayers:
         world.options.forget(absent)
         assert world.options.resolve(absent)["ctx_size"] == 4096
 
+    @pytest.mark.parametrize(
+        "saved",
+        [
+            '{"ctx_size": 1e400}',
+            '{"ctx_size": NaN}',
+            '{"ctx_size": -7}',
+            '{"ctx_size": "many"}',
+            '{"llamacpp_args": 5}',
+            '{"llamacpp_args": ["--mlock"]}',
+            '{"llamacpp_backend": {}}',
+            '{"merge_args": "no"}',
+        ],
+    )
+    def test_what_an_option_cannot_have_is_not_set_by_a_file(self, world: World, absent: Model, saved: str) -> None:
+        before = world.options.resolve(absent)
+        world.write("recipe_options.json", f'{{"{absent.canonical}": {saved}}}')
+        resolved = world.options.resolve(absent)
+        assert resolved == before
+        assert world.options.context_size(absent, resolved) > 0
+        world.options.report(absent, "x")
+
     def test_sentinels_leave_the_choice_to_the_next_layer(self, world: World, absent: Model) -> None:
         world.settings.change({"llamacpp": {"backend": "cpu", "device": "GPU0"}}, persist=False)
         for request in ({}, {"llamacpp_backend": "auto", "llamacpp_device": "", "evict_idle_timeout": -1}):

@@ -81,6 +81,17 @@ def check_request(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
+def can_have(key: str, value: Any, option: Option) -> bool:
+    """Whether a value that stands in a file, which anybody can edit, is one that the option can have."""
+    try:
+        if key == "ctx_size":
+            return value == 0 or bool(_context_size(value, InvalidArgument))
+        _value(key, value, option, InvalidArgument)
+    except RequestError:
+        return False
+    return True
+
+
 def _context_size(value: Any, error: type[RequestError]) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(_CONTEXT, param="ctx_size")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lemonade.catalog.option_checks import can_have
 from lemonade.catalog.recipes import is_set, options_of
 from lemonade.catalog.stores import ObjectFile
 from lemonade.model import Model
@@ -77,9 +78,10 @@ class SavedOptions:
 
 def own_options(model: Model, saved: dict[str, Any]) -> dict[str, Any]:
     """The model's own options: what its row says with the saved ones on top, of those that its recipe knows and that
-    are set."""
+    are set. What an option cannot have counts as not set; somebody wrote it into the file by hand."""
     known = options_of(model.recipe)
     merged: dict[str, Any] = {}
     for layer in (model.image_defaults, model.recipe_options, saved):
-        merged.update((key, value) for key, value in layer.items() if key in known and is_set(key, value))
+        set_here = ((key, value) for key, value in layer.items() if key in known and is_set(key, value))
+        merged.update((key, value) for key, value in set_here if can_have(key, value, known[key]))
     return dict(sorted(merged.items()))
