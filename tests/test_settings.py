@@ -162,3 +162,10 @@ def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"ctx_size": 4096}', encoding="utf-8-sig")
     settings = Settings.open(tmp_path, {})
     assert (settings["ctx_size"], settings.problems) == (4096, [])
+
+
+def test_half_a_character_in_the_file_stands_in_the_way_of_no_change(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"future": "\\ud800 \u00fc"}')
+    settings = Settings.open(tmp_path, {})
+    settings.change({"port": 2000}, persist=True)
+    assert json.loads((tmp_path / "config.json").read_text()) == {"future": "\ud800 \u00fc", "port": 2000}

@@ -228,7 +228,8 @@ def write_json(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        # Half of a surrogate pair, which JSON can write and UTF-8 cannot, is written as JSON does: \ud800.
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(value, file, indent=2, ensure_ascii=False)
             file.write("\n")
             file.flush()
