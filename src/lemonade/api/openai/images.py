@@ -298,8 +298,8 @@ EDITS = Endpoint(
     summary="Change pictures as a text describes",
     description=(
         "A model labelled `edit` looks at all pictures; any other one starts from the first, and looks at the rest if "
-        "it can. With a mask every model starts from the first one. Photos are turned upright as their cameras noted; an "
-        "sd-server takes them as they lie in their files."
+        "it can. With a mask every model starts from the first one. Photos are turned upright as their cameras noted; "
+        "an sd-server takes them as they lie in their files."
     ),
     form=EditForm,
     response=Images,
