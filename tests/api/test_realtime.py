@@ -127,6 +127,8 @@ GARBAGE: list[tuple[Any, dict[str, Any]]] = [
     ("{}", {"message": "Unknown message type: None"}),
     ('{"type":"response.create"}', {"message": "Unknown message type: response.create"}),
     ('{"type":5}', {"message": "Unknown message type: 5"}),
+    ('{"type":{},"event_id":"e"}', {"message": "'type' must be a string", "event_id": "e"}),
+    (f'{{"type":{200 * "["}{200 * "]"}}}', {"message": "'type' must be a string"}),
     ('{"type":"input_audio_buffer.append","event_id":"e"}', {"param": "audio", "event_id": "e"}),
     ('{"type":"input_audio_buffer.append","audio":5,"event_id":"e"}', {"param": "audio", "event_id": "e"}),
     ('{"type":"input_audio_buffer.append","audio":"%%%","event_id":"e"}', {"param": "audio", "event_id": "e"}),

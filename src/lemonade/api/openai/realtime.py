@@ -78,6 +78,8 @@ def _wrong(text: str, error: msgspec.ValidationError) -> RequestError:
     except (msgspec.DecodeError, RecursionError) as worse:
         # The decoder stopped at the first wrong field, before it came to what is no JSON at all.
         return RequestError(f"Invalid JSON: {worse}.")
+    if isinstance(kind, list | dict):
+        return InvalidArgument("'type' must be a string.", param="type")
     if kind not in _TYPES:
         return InvalidArgument(f"Unknown message type: {str(kind)[:100]}", param="type")
     return explain(str(error))
