@@ -268,7 +268,7 @@ def _constrain_arguments(settings: Settings, engines: Engines) -> None:
             try:
                 engines.check(recipe, {**fixed, f"{section}_args": value})
             except InvalidArgument as error:
-                return f"cannot hold: {error.message.rstrip('.')}"
+                return f"cannot hold: {error.message.rstrip('.?')}"
             return None
 
         settings.constrain(key, check)
