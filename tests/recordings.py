@@ -9,6 +9,7 @@ import importlib.util
 import io
 import re
 import wave
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -78,7 +79,11 @@ def encoded(
         frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
         frame.sample_rate = RATE
         resampler = av.AudioResampler(format=form, layout=layout, rate=rate)
+        written = 0
         for piece in (*resampler.resample(frame), *resampler.resample(None)):
+            # Without times the last part of a long recording gets that of the one before, which MP4 does not take.
+            piece.pts, piece.time_base = written, Fraction(1, rate)
+            written += piece.samples
             file.mux(stream.encode(piece))
         file.mux(stream.encode(None))
     return made.getvalue()
