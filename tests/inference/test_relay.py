@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lemonade.engines.engine import ABANDONED
 from lemonade.errors import ContextLengthExceeded, EngineLost, EngineReplied, EngineSilent
 from lemonade.inference import relay as module
+from lemonade.inference.chat import check_reply
 from lemonade.inference.events import boundary
 from lemonade.inference.failure import engine_failure
 from lemonade.inference.relay import DONE, PING, EngineRequest, Relay, forward
@@ -155,6 +156,14 @@ async def test_done_is_added_when_the_engine_ended_well_without_one() -> None:
     assert (await relayed([CHUNKS[0], b"data: [DONE]"])).body == CHUNKS[0] + DONE
 
 
+async def test_a_whole_answer_that_no_decoder_gets_to_the_end_of() -> None:
+    nested = Reply([3000 * b'{"a":'])
+    request = EngineRequest(path="/x", body=b"{}", asked="m", alias="m", check=check_reply)
+    with pytest.raises(EngineReplied, match="lacks what it must have"):
+        await Relay(request, Sink()).answer(Lease(nested))  # type: ignore[arg-type]
+    assert nested.closed
+
+
 async def test_a_stream_without_an_event_is_no_answer() -> None:
     with pytest.raises(EngineSilent):
         await relayed([])
@@ -268,6 +277,7 @@ async def test_an_engine_lost_in_the_middle_is_not_asked_again() -> None:
         (400, b"", (400, "llama-server answered 400 without a reason.", "invalid_request_error", None)),
         (500, b'{"error":"text"}', (500, "text", "backend_error", None)),
         (500, b'{"error":{"code":501,"message":"m"}}', (501, "m", "backend_error", None)),
+        (500, 3000 * b"[", (500, 3000 * "[", "backend_error", None)),
         (404, b'{"message":"m"}', (404, "m", "invalid_request_error", None)),
         (
             400,

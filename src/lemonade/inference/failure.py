@@ -35,7 +35,7 @@ def engine_failure(status: int, body: bytes, engine: str) -> RequestError | Engi
     `details`, so that nothing that the engine said is lost."""
     try:
         answer: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         answer = body.decode(errors="replace").strip()
     error = answer.get("error", answer) if isinstance(answer, dict) else answer
     if isinstance(error, str) and isinstance(answer, dict) and isinstance(answer.get("message"), str):

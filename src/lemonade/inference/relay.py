@@ -216,7 +216,7 @@ class Relay:
             reply.close()
         try:
             body, self.measurement = request.check(body, request.asked)
-        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, RecursionError) as error:
             message = f"The engine's answer lacks what it must have: {error}."
             raise EngineReplied(message, status=request.malformed) from None
         self.passed_on = True
