@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from tests.api.test_transcriptions import heard, transcribe
 from tests.daemon import Daemon
-from tests.recordings import BEGINNING, encoded, speech, wav, word_error_rate
+from tests.recordings import BEGINNING, RATE, encoded, speech, wav, word_error_rate
 from tests.weights import cache
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -39,3 +40,13 @@ def test_what_it_cannot_do(world: Daemon) -> None:
     fields = {"model": "Moonshine-Base-En", "response_format": "verbose_json", "timestamp_granularities[]": "word"}
     answer = transcribe(world, sound, **fields)
     assert (answer.status, answer.error["type"]) == (400, "unsupported_operation")
+
+
+def test_sound_without_a_word_is_an_empty_text(world: Daemon) -> None:
+    """Noise, of which the library makes no line, and voice that is shorter than its model can take."""
+    noise = (np.random.default_rng(0).standard_normal(2 * RATE) * 0.05).astype(np.float32)
+    assert heard(transcribe(world, wav(noise), model="Moonshine-Base-En")) == ""
+    for seconds in (0.001, 0.02, 0.04, 0.1):
+        # After voice the library still expects some.
+        assert heard(transcribe(world, wav(speech(1.5, begin=1)), model="Moonshine-Base-En"))
+        assert heard(transcribe(world, wav(speech(seconds, begin=2)), model="Moonshine-Base-En")) == ""

@@ -249,7 +249,7 @@ def _add(
         segment.seek = round(begin * 100)
         timed: list[Segment | Word] = [segment, *segment.words]
         for one in timed:
-            one.start = round(begin + one.start, 3)
+            one.start = round(min(begin + one.start, transcript.duration), 3)
             one.end = round(min(begin + one.end, transcript.duration), 3)
         transcript.segments.append(segment)
         tell(segment)
