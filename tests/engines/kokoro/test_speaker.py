@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from lemonade.engines.kokoro.phonemes import VOCABULARY, Phonemizer
 from lemonade.engines.kokoro.speaker import Speaker
 from lemonade.engines.kokoro.voices import Blend
 from lemonade.errors import InvalidArgument
+from tests.daemon import wait_for
 
 VOICE = Blend((("af_heart", 1.0),))
 SENTENCE = "This is a sentence of some length. "
@@ -114,6 +116,28 @@ def test_texts_take_turns(network: CountingNetwork) -> None:
     short = list(one.speak("Hello there, my friend.", VOICE, 1.0, go_on))
     assert len(short) == 1
     assert len(network.asked) <= 3
+
+
+def test_whoever_runs_out_of_sound_first_comes_first(network: CountingNetwork) -> None:
+    """A newcomer is heard before what others will hear later is computed."""
+    one = speaker(network, workers=1)
+    others = [one.speak(SENTENCE * 50, VOICE, 0.25, go_on) for _ in range(5)]
+    for other in others * 4:
+        next(other)
+    network.gate.clear()
+    asked = len(network.asked)
+    with ThreadPoolExecutor(6) as listeners:
+        try:
+            waiting = [listeners.submit(next, other) for other in others]
+            wait_for(lambda: len(network.asked) == asked + 1 and len(one._pool._waiting) == 4)
+            newcomer = listeners.submit(next, one.speak("Hello there, my friend.", VOICE, 1.0, go_on))
+            wait_for(lambda: len(one._pool._waiting) == 5)
+        finally:
+            network.gate.set()
+        newcomer.result()
+        for other in waiting:
+            other.result()
+    assert "həlˈO" in network.asked[asked + 1]
 
 
 def test_pieces_come_in_order_and_with_their_silence(network: CountingNetwork) -> None:

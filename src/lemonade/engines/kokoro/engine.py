@@ -16,7 +16,7 @@ from lemonade.model import Model
 #: The packages that the process loads, the network's own first.
 LIBRARIES = ("onnxruntime", "espeakng-loader", "av", "pypinyin")
 HOST = "lemonade.engines.kokoro.host"
-#: Requests that are answered at once. Their sentences take turns, and a listener needs far less than its share.
+#: Requests that are answered at once. What is heard first is computed first, and a listener needs less than all.
 SLOTS = 8
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lemonade.engines.kokoro.network import MOST_PHONEMES, Stop, padded
+from lemonade.engines.kokoro.pool import Pool
 from lemonade.engines.kokoro.sentences import LONGEST, Piece, cut, length, split
 from lemonade.engines.kokoro.text import spoken
 from lemonade.errors import InvalidArgument
@@ -24,6 +27,8 @@ LOOK = 0.1
 #: How much longer a piece may be for what is heard before it, for each core: so much faster than it plays does a slow
 #: one compute it.
 GROWTH = 0.25
+#: About the seconds that a phoneme sounds.
+PHONEME = 0.053
 #: Phonemes that are computed at once. There are more in a piece only where an estimate was wrong.
 MOST = 2 * LONGEST
 
@@ -41,7 +46,8 @@ class Utterance:
 
 
 class Speaker:
-    """Speaks several texts at once: their pieces take turns, so that a listener who takes an hour holds nobody up.
+    """Speaks several texts at once: first the piece whose listener runs out of sound first, so that nobody waits for
+    what somebody else hears in an hour.
 
     Args:
         workers: pieces that are computed at the same time.
@@ -51,7 +57,7 @@ class Speaker:
         self._network = network
         self._phonemizer = phonemizer
         self._workers = workers
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="speaker")
+        self._pool = Pool(workers)
 
     def speak(
         self, text: str, voice: Blend, speed: float, check: Callable[[], None], *, soon: bool = False
@@ -70,13 +76,16 @@ class Speaker:
         rest = self.utterances(text, voice.language, soon=soon)
         ahead: deque[tuple[Future[Samples], float]] = deque()
         stop = Stop()
+        #: When the listener has heard all that was asked for.
+        due = time.monotonic()
         found = False
         try:
             while True:
                 while len(ahead) < self._workers and (one := next(rest, None)) is not None:
                     found = True
-                    made = self._pool.submit(self._network.speak, one.phonemes, voice, speed, stop)
-                    ahead.append((made, one.pause))
+                    work = partial(self._network.speak, one.phonemes, voice, speed, stop)
+                    ahead.append((self._pool.submit(due, work), one.pause))
+                    due += (len(one.phonemes) * PHONEME + one.pause) / speed
                     check()
                 if not ahead:
                     break
