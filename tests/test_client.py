@@ -169,3 +169,5 @@ def test_localhost_is_both_loopbacks() -> None:
 
 def test_path_of_a_model() -> None:
     assert path_of("owner/name:tag ü") == "/v1/models/owner/name:tag%20%C3%BC"
+    # What is no UTF-8 in a terminal reaches a program like this.
+    assert path_of("\udcff") == "/v1/models/%3F"

@@ -259,7 +259,7 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
 
 def path_of(model: str, *rest: str) -> str:
     """`/v1/models/{model}/…`; a model's name may hold slashes and colons, which stay as they are."""
-    return "/".join(["/v1/models", quote(model, safe="/:"), *rest])
+    return "/".join(["/v1/models", quote(model, safe="/:", errors="replace"), *rest])
 
 
 def _failure(event: Event) -> RemoteError | None:

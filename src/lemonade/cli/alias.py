@@ -48,7 +48,7 @@ def remove(
     """Take a second name away. The model stays."""
     from urllib.parse import quote
 
-    target_of(ctx).client().delete(f"/internal/aliases/{quote(name, safe='')}")
+    target_of(ctx).client().delete(f"/internal/aliases/{quote(name, safe='', errors='replace')}")
     note(f"{name} is no name of a model any more.")
 
 

@@ -114,7 +114,7 @@ def clear(ctx: typer.Context, provider: Name) -> None:
     """Forget a provider's key."""
     from urllib.parse import quote
 
-    done = _client(ctx).delete(f"/v1/cloud/auth/{quote(provider, safe='')}")
+    done = _client(ctx).delete(f"/v1/cloud/auth/{quote(provider, safe='', errors='replace')}")
     said = f"The key of {provider} is forgotten." if done["cleared_runtime_key"] else f"{provider} had no such key."
     note(said + (" The one of the daemon's environment stays." if done["auth_state"]["env_var_set"] else ""))
 

@@ -31,7 +31,7 @@ def voices(
     """List the voices of a model."""
     from lemonade.cli.daemon import ensure
 
-    answer = ensure(target_of(ctx)).get(f"/v1/audio/voices?model={quote(model, safe='')}")
+    answer = ensure(target_of(ctx)).get(f"/v1/audio/voices?model={quote(model, safe='', errors='replace')}")
     found = answer["voices"]
     if language is not None:
         wanted = language.lower()
