@@ -33,6 +33,11 @@ ROUNDS = 3
 TEXT = " ".join(SENTENCES[:10])
 SHORT = " ".join(SENTENCES[:4])
 WARM = SENTENCES[0]
+#: Texts of one sentence that does not end: with gaps between the words, and in a script without.
+ENDLESS = (
+    ("af_heart", "nobody told this person where a sentence could end and so it goes on and on without a rest " * 3),
+    ("zf_xiaobei", "今天天气很好我们一起去公园散步然后再去吃饭看电影买东西回家休息睡觉明天还要上班" * 2),
+)
 VOICES = ("af_heart", "am_michael", "bf_emma")
 #: Bytes of a second of PCM.
 SECOND = 48_000
@@ -47,10 +52,10 @@ def figures() -> Iterator[Row]:
         measure(*direct, stream=True, text=WARM)
         measure(f"{daemon.url}/v1/audio/speech", {**body, "stream": True}, text=WARM)
         for _ in range(ROUNDS):
-            first, rate = measure(f"{daemon.url}/v1/audio/speech", {**body, "stream": True})
+            first, rate, _ = measure(f"{daemon.url}/v1/audio/speech", {**body, "stream": True})
             through_first.append(first)
             through_rates.append(rate)
-            first, rate = measure(*direct, stream=True)
+            first, rate, _ = measure(*direct, stream=True)
             direct_first.append(first)
             direct_rates.append(rate)
         ratio = statistics.median(through_rates) / statistics.median(direct_rates)
@@ -58,6 +63,13 @@ def figures() -> Iterator[Row]:
         yield "speech, 10 sentences: through / direct", f"{ratio:.2f}", "want >= 0.95"
         yield "speech: first sound direct", f"{statistics.median(direct_first):.2f} s", ""
         yield "speech: first sound through", f"{statistics.median(through_first):.2f} s", ""
+        for voice, text in ENDLESS:
+            asked = {"model": "speaker", "input": text, "voice": voice, "stream": True}
+            measure(f"{daemon.url}/v1/audio/speech", {**asked, "input": text[:20]})
+            found = [measure(f"{daemon.url}/v1/audio/speech", asked) for _ in range(ROUNDS)]
+            first, rate, late = (statistics.median(values) for values in zip(*found, strict=True))
+            yield f"speech, one endless sentence, {voice}: first sound", f"{first:.2f} s", f"then {rate:.2f} x"
+            yield f"speech, one endless sentence, {voice}: a player waits", f"{late:.2f} s", "want 0"
 
 
 def threads() -> Iterator[Row]:
@@ -68,7 +80,7 @@ def threads() -> Iterator[Row]:
         with alone(each, pieces) as direct:
             measure(*direct, stream=True, text=WARM)
             found = [measure(*direct, stream=True, text=SHORT) for _ in range(ROUNDS)]
-        rate, first = statistics.median(rate for _, rate in found), statistics.median(first for first, _ in found)
+        first, rate, _ = (statistics.median(values) for values in zip(*found, strict=True))
         yield f"speech, {each} threads for each of {pieces} pieces", f"{rate:.2f} x", f"first sound {first:.2f} s"
 
 
@@ -123,8 +135,9 @@ def alone(threads: int, workers: int) -> Iterator[tuple[str, dict[str, Any], str
 
 def measure(
     url: str, body: dict[str, Any], key: str = "", *, stream: bool | None = None, text: str = ""
-) -> tuple[float, float]:
-    """Seconds until the first sound, and seconds of sound per second of work."""
+) -> tuple[float, float, float]:
+    """Seconds until the first sound, seconds of sound per second of work, and the seconds for which a player that
+    begins with the first sound has to wait later."""
     if stream is not None:
         body = {**body, "stream": stream}
     if text:
@@ -135,6 +148,8 @@ def measure(
     with urllib.request.urlopen(request, timeout=600) as answer:
         sound = answer.read1(1 << 16)
         first = time.perf_counter() - begin
+        late = 0.0
         while piece := answer.read1(1 << 16):
+            late = max(late, time.perf_counter() - begin - first - len(sound) / SECOND)
             sound += piece
-    return first, len(sound) / SECOND / (time.perf_counter() - begin)
+    return first, len(sound) / SECOND / (time.perf_counter() - begin), late
