@@ -59,9 +59,9 @@ class SpeechRequest(msgspec.Struct):
             )
         ),
     ] = UNSET
-    stream: Annotated[
-        bool | UnsetType | None, Meta(description="Send the sound as it is made, piece by piece.")
-    ] = UNSET
+    stream: Annotated[bool | UnsetType | None, Meta(description="Send the sound as it is made, piece by piece.")] = (
+        UNSET
+    )
     stream_format: Annotated[
         Literal["audio", "sse"] | UnsetType | None,
         Meta(
