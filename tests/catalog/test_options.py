@@ -217,7 +217,8 @@ class TestArguments:
     @pytest.mark.parametrize("label", ["embeddings", "reranking"])
     def test_models_that_only_read_do_so_with_many_texts_at_once(self, world: World, label: str) -> None:
         model = world.catalog.register({"model_name": "user.reads", **USER, "labels": [label]})
-        assert self.args(world, model) == "--parallel 16"
+        assert self.args(world, model, {"llamacpp_backend": "cpu"}) == "--parallel 16"
+        assert self.args(world, model, {"llamacpp_backend": "system"}) == "--parallel 1"
         assert self.args(world, model, {"llamacpp_args": "--parallel 1"}) == "--parallel 1"
 
     def test_speculative_decoding(self, world: World) -> None:

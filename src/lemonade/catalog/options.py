@@ -261,7 +261,7 @@ class Options:
         else:
             chosen = row if _is_passed_over(key, wanted) else own
             text = merge(merge(chosen.get(key, ""), architecture.get(key, "")), backend)
-        return _with_defaults(text, model) if key == "llamacpp_args" else text
+        return _with_defaults(text, model, resolved["llamacpp_backend"]) if key == "llamacpp_args" else text
 
     def _settings_arguments(self, model: Model, option: Option, resolved: Mapping[str, Any]) -> str:
         section = RECIPES[model.recipe].section
@@ -276,7 +276,7 @@ def _is_passed_over(key: str, wanted: Mapping[str, Any]) -> bool:
     return key in wanted and wanted[key] is None
 
 
-def _with_defaults(text: str, model: Model) -> str:
+def _with_defaults(text: str, model: Model, backend: str) -> str:
     given = flags(text)
     draft = Checkpoint.parse(model.checkpoints.get("draft", "")).variant.lower()
     wanted = []
@@ -284,7 +284,9 @@ def _with_defaults(text: str, model: Model) -> str:
         wanted.append(DFLASH)
     elif "mtp" in model.labels:
         wanted.append(MTP)
-    wanted.append(READING if model.type in ("embedding", "reranking") else PARALLEL)
+    # A program of the user's gets the command line that Lemonade Server would give it.
+    reads = model.type in ("embedding", "reranking") and backend != "system"
+    wanted.append(READING if reads else PARALLEL)
     for unless, arguments in wanted:
         if not unless & given:
             text = f"{text} {arguments}".strip()
