@@ -74,7 +74,7 @@ from lemonade.engines.audio.decode import decode
 model = WhisperModel(sys.argv[1], device="cpu", compute_type="int8", cpu_threads=int(sys.argv[2]))
 for line in sys.stdin:
     samples = np.concatenate(list(decode(Path(line.strip()))))
-    segments, _ = model.transcribe(samples, beam_size=1)
+    segments, _ = model.transcribe(samples)
     print(json.dumps("".join(one.text for one in segments)), flush=True)
 os._exit(0)
 """

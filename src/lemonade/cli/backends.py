@@ -73,6 +73,7 @@ def install(
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop the running download of this backend.")] = False,
 ) -> None:
     """Install a backend. The daemon downloads; Ctrl-C ends the command and leaves the download to go on."""
+    from lemonade.catalog.recipes import RECIPES
     from lemonade.cli.daemon import ensure
     from lemonade.cli.download import fetch_backend
 
@@ -83,7 +84,10 @@ def install(
         note(f"The download of {spec} is cancelled.")
         return
     fetch_backend(client, recipe, backend, force=force)
-    note(f"{spec} is installed. Use it always: lemonade config set {recipe}.backend={backend}")
+    chosen = recipe in RECIPES and f"{recipe}_backend" in RECIPES[recipe].options
+    section = RECIPES[recipe].section if chosen else recipe
+    always = f" Use it always: lemonade config set {section}.backend={backend}" if chosen else ""
+    note(f"{spec} is installed.{always}")
 
 
 def uninstall(ctx: typer.Context, spec: Spec) -> None:

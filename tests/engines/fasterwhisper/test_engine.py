@@ -68,7 +68,7 @@ def test_a_launch_finds_what_was_fetched(programs: Programs, folder: Path, monke
     assert (launch.env["OMP_WAIT_POLICY"], launch.env["HF_HUB_OFFLINE"]) == ("passive", "1")
     made = json.loads(launch.argv[-1])
     assert made.pop("threads") >= 1
-    assert made == {"model": str(folder), "compute_type": "int8", "language": "auto", "options": {"beam_size": 1}}
+    assert made == {"model": str(folder), "compute_type": "int8", "language": "auto", "options": {}}
     monkeypatch.setenv("PYTHONPATH", "/own")
     launch = engine.plan(MODEL, {"main": folder / "model.bin"}, {}, alias="W", port=8001)
     assert launch.env["PYTHONPATH"].split(module.os.pathsep) == [str(lies), "/own"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,3 +102,11 @@ def test_an_index_that_is_not_reached(site: Daemon, index: FakeIndex) -> None:
     answer = site.post("/v1/install", BACKEND)
     assert (answer.status, answer.error["code"]) == (502, "registry_unreachable")
     assert PACKAGES[0] in answer.error["message"]
+
+
+def test_the_command_names_no_setting_that_there_is_not(site: Daemon, tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "lemonade.cli.main", "--port", str(site.port))
+    done = subprocess.run(
+        (*command, "backends", "install", "fasterwhisper:cpu"), capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, "is installed." in done.stderr, "config set" in done.stderr) == (0, True, False)

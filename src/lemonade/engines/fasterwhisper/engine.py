@@ -99,8 +99,7 @@ class FasterWhisper:
             # The files hold numbers of 16 bits, for which most processors have no instructions.
             "compute_type": said.pop("compute_type", "int8"),
             "language": said.pop("language", "auto"),
-            # As whisper.cpp does it here, and half again as quick as with five beams.
-            "options": {"beam_size": 1, **said},
+            "options": said,
         }
         env = {"HF_HUB_OFFLINE": "1"}
         if backend.is_fetched and (found := self._fetched()):

@@ -127,6 +127,8 @@ class FasterWhisper:
     ) -> str:
         self._model.begin(_window(len(samples) / RATE, task), job.check)
         options = {
+            # The library's five are worth the third that they take more, unless somebody waits for each word.
+            **({"beam_size": 1} if task.live else {}),
             **self._config["options"],
             "language": language,
             "task": "translate" if task.translate else "transcribe",
