@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import io
+import struct
 import threading
 
 import numpy as np
 import psutil
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from lemonade.engines.sdcpp import raster
 from lemonade.errors import InvalidArgument
@@ -53,6 +54,18 @@ def test_damaged_notes_are_no_matter(at: int) -> None:
     photo[photo.index(b"MM\0*") + at] ^= 0x7F
     assert raster.opened(bytes(photo), "image").size in ((16, 32), (32, 16))
     assert raster.lies(bytes(photo)) in (True, False)
+
+
+@pytest.mark.parametrize("tag", [ExifTags.Base.ImageWidth, ExifTags.Base.XResolution, ExifTags.Base.Compression])
+def test_odd_notes_do_not_keep_a_photo_from_being_turned(tag: int) -> None:
+    """A word stands where EXIF wants a number: cameras and programs write such things."""
+    entries = sorted([(tag, 2, 4, b"odd\0"), (int(ExifTags.Base.Orientation), 3, 1, b"\0\6\0\0")])
+    packed_entries = b"".join(struct.pack(">HHI4s", *entry) for entry in entries)
+    notes = b"Exif\0\0MM\0*" + struct.pack(">IH", 8, len(entries)) + packed_entries + bytes(4)
+    made = io.BytesIO()
+    Image.new("RGB", (32, 16)).save(made, "JPEG", exif=notes)
+    assert raster.opened(made.getvalue(), "image").size == (16, 32)
+    assert raster.lies(made.getvalue())
 
 
 def test_a_large_picture_to_look_at_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import struct
 import sys
 from typing import Any
 
@@ -17,7 +18,17 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 #: Most pixels of a picture to look at, and of what its sides are multiples when it was larger. The library would look
 #: at every square of a photo, for hours. Source: what stable-diffusion.cpp's programs do by themselves.
 REFERENCE, REFERENCE_STEP = 1024 * 1024, 16
-#: Orientations, as EXIF numbers them, of pictures that lie on their side.
+#: What makes a picture upright, by its orientation as EXIF numbers them; from 5 on it lies on its side. Pillow's own
+#: function writes all other notes anew as well, and stumbles over odd ones.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 _QUARTERS = (5, 6, 7, 8)
 #: What Pillow raises.
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError)
@@ -42,20 +53,26 @@ def opened(data: bytes, param: str) -> Image.Image:
         raise InvalidArgument(f"'{param}' is a damaged picture: it has no image data.", param=param) from None
     except _DAMAGED as error:
         raise InvalidArgument(f"'{param}' is a damaged picture: {error}.", param=param) from None
-    try:
-        return ImageOps.exif_transpose(picture)
-    except _DAMAGED:
-        # Its notes are; it is not.
-        return picture
+    turn = _TURNS.get(_orientation(picture))
+    return picture if turn is None else picture.transpose(turn)
 
 
 def lies(data: bytes) -> bool:
     """Whether a picture has to be turned by a quarter to be upright. False for one that is damaged."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
-            return picture.getexif().get(ExifTags.Base.Orientation) in _QUARTERS
+            return _orientation(picture) in _QUARTERS
     except _DAMAGED:
         return False
+
+
+def _orientation(picture: Image.Image) -> int:
+    """As EXIF numbers them. 1, which is upright, where it is not noted or the notes are damaged."""
+    try:
+        said = picture.getexif().get(ExifTags.Base.Orientation)
+    except (*_DAMAGED, struct.error):
+        return 1
+    return said if isinstance(said, int) else 1
 
 
 def has_alpha(picture: Image.Image) -> bool:
