@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.bert import minilm
 from tests.daemon import Daemon
 from tests.weights import smollm2
+
+#: Seconds for a test that may be the one that installs the clients first, on a machine that is busy with other tests.
+LONGEST = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session")

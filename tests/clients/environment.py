@@ -21,7 +21,7 @@ NODE = FOLDER / "node"
 NODE_FILES = ("package.json", "package-lock.json", ".npmrc")
 #: The oldest Node that the clients run on.
 OLDEST_NODE = 20
-INSTALL_SECONDS = 170
+INSTALL_SECONDS = 600
 
 
 def python(requirements: str = "requirements.txt") -> Path:
