@@ -271,7 +271,7 @@ def _constrain_arguments(settings: Settings, engines: Engines) -> None:
                 return f"cannot hold: {error.message.rstrip('.?')}"
             return None
 
-        settings.constrain(key, check)
+        settings.constrain(key, check, final=True)
 
     for engine in engines.all():
         section = RECIPES[engine.recipe].section

@@ -48,7 +48,9 @@ class Settings:
         self._layers = [Layer("default", {key: setting.default for key, setting in SETTINGS.items()}), *layers]
         self._runtime: Layer = Layer("changed while running", {})
         self._file = file
+        self._values: dict[str, Any] = {}
         self._checks: dict[str, Check] = {}
+        self._final_checks: dict[str, Check] = {}
         self._listeners: list[Listener] = []
         #: What was wrong with a layer, for the log: a value that cannot hold, a file that is no JSON.
         self.problems: list[str] = []
@@ -101,9 +103,13 @@ class Settings:
         """The built-in values, nested."""
         return nest({key: setting.default for key, setting in SETTINGS.items()})
 
-    def constrain(self, key: str, check: Check) -> None:
-        """Adds a check that only a higher floor can make, such as which backends this machine has."""
-        self._checks[key] = check
+    def constrain(self, key: str, check: Check, *, final: bool = False) -> None:
+        """Adds a check that only a higher floor can make, such as which backends this machine has.
+
+        Args:
+            final: whether other settings matter to the check: it reads those that the change would leave.
+        """
+        (self._final_checks if final else self._checks)[key] = check
 
     def subscribe(self, listener: Listener) -> None:
         """Calls `listener` with `{key: new value}` after each change of at least one value."""
@@ -126,6 +132,7 @@ class Settings:
         """
         flat = self._normalise(changes, dedicated)
         before = dict(self._values)
+        self._check_finally(flat)
         if persist:
             self._write(flat)
         else:
@@ -154,6 +161,16 @@ class Settings:
                 raise ConfigError(f"'{name}' {reason}.", param=name)
             flat[name] = value
         return flat
+
+    def _check_finally(self, flat: Mapping[str, Any]) -> None:
+        before = self._values
+        self._values = {**before, **flat}
+        try:
+            for name, value in flat.items():
+                if reason := self._final_checks.get(name, lambda _: None)(value):
+                    raise ConfigError(f"'{name}' {reason}.", param=name)
+        finally:
+            self._values = before
 
     def _write(self, flat: Mapping[str, Any]) -> None:
         assert self._file is not None, "persistent changes need a file"
@@ -193,7 +210,7 @@ class Settings:
                     del layer.values[key]
 
     def _resolve(self) -> None:
-        self._values: dict[str, Any] = {}
+        self._values = {}
         self._origins: dict[str, str] = {}
         for layer in (*self._layers, self._runtime):
             for key, value in layer.values.items():

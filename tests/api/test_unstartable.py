@@ -92,6 +92,16 @@ def test_settings_are_not_kept(world: Daemon, key: str, value: str) -> None:
     assert kept(world, "config.json") == before
 
 
+def test_arguments_come_with_the_backend_that_takes_them(world: Daemon) -> None:
+    answer = world.post("/internal/set", {"llamacpp": {"args": "--rpc a:1", "backend": "cpu"}})
+    assert (answer.status, answer.error["param"]) == (400, "llamacpp.args")
+    assert world.get("/internal/config").json()["llamacpp"]["backend"] == "system"
+    assert world.post("/internal/set", {"llamacpp.backend": "cpu"}).status == 200
+    both = {"llamacpp.args": "--rpc a:1", "llamacpp.backend": "system"}
+    assert world.post("/internal/set", both).status == 200
+    assert world.post("/internal/set", {"llamacpp.args": ""}).status == 200
+
+
 def test_a_context_for_which_there_is_no_memory_costs_no_model(world: Daemon) -> None:
     assert world.chat("calm").status == 200
     (before,) = world.loaded()

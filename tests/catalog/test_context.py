@@ -41,7 +41,7 @@ BASE = 4 * 2 * 100 * 4  # 4 layers x 2 heads x 100 x 4 bytes
 
 
 def header(**facts: object) -> Header:
-    facts = {"architecture": "x", "block_count": 4, "heads_kv": (2,) * 4, "key_length": 100, **facts}
+    facts = {"architecture": "llama", "block_count": 4, "heads_kv": (2,) * 4, "key_length": 100, **facts}
     return Header(**facts)  # type: ignore[arg-type]
 
 
@@ -70,11 +70,20 @@ def test_bytes_per_token_by_header(facts: Header, expected: float) -> None:
     [
         (header(), ("", ""), BASE),
         (header(), ("q8_0", "q4_0"), 4 * 2 * 100 * (34 / 32 + 18 / 32)),
-        (header(), ("f32", "of-tomorrow"), 4 * 2 * 100 * (4 + 2)),
-        (header(full_attention_interval=3), ("", ""), BASE * 2 / 4),
+        (header(), ("f32", "of-tomorrow"), 4 * 2 * 100 * (4 + 1 / 4)),
+        (header(value_length=50), ("", ""), BASE * 3 / 4),
+        (header(full_attention_interval=3), ("", ""), BASE / 4),
+        (header(architecture="qwen3next"), ("", ""), BASE / 8),
+        (header(architecture="qwen35", full_attention_interval=4), ("", ""), BASE / 4),
         # Layers with a sliding window keep no more than that.
         (header(sliding_window_pattern=(True, True, True, False)), ("", ""), BASE / 4),
         (header(sliding_window=512), ("", ""), BASE / 8),
+        # The last layers read what earlier ones keep.
+        (header(architecture="gemma4", shared_kv_layers=1), ("", ""), BASE * 3 / 4),
+        (header(shared_kv_layers=2, sliding_window_pattern=(True, False) * 2), ("", ""), BASE / 4),
+        (header(shared_kv_layers=9), ("", ""), 0),
+        # Its windows are not in the file; its cache is compressed; it has none.
+        *((header(architecture=name), ("", ""), None) for name in ("llama4", "deepseek4", "bert", "of-tomorrow")),
         # A single head may be what keys and values are both made of.
         (header(heads_kv=(1,) * 4), ("", ""), 4 * 100 * 2),
         (header(heads_kv=()), ("", ""), None),

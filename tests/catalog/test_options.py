@@ -376,11 +376,18 @@ class TestMemory:
         options = {"ctx_size": self.LIMIT * 3, "llamacpp_backend": "cpu"}
         with pytest.raises(InvalidArgument):
             world.options.check_memory(small, {**options, "llamacpp_args": "-ctk f16 -ctk q4_0"})
-        world.options.check_memory(small, {**options, "llamacpp_args": "-ctk q4_0 --cache-type-v=q4_0"})
+        for said in (
+            "-ctk q4_0 --cache-type-v=q4_0",
+            "--cache_type_k 'q4_0' --cache_type_v=\"q4_0\"",
+            "-ctk q2 -ctv q2",
+        ):
+            world.options.check_memory(small, {**options, "llamacpp_args": said})
 
     def test_what_nobody_knows_is_tried(self, world: World, small: Model, absent: Model) -> None:
         huge = {"ctx_size": 2**31 - 1, "llamacpp_backend": "cpu"}
         world.options.check_memory(absent, huge)
+        elsewhere = {**huge, "llamacpp_backend": "system", "llamacpp_args": "--rpc 192.0.2.1:50052"}
+        world.options.check_memory(small, elsewhere)
         object.__setattr__(world.hardware, "gpus", (GPU("of unknown memory", "nvidia"),))
         world.options.check_memory(small, {**huge, "llamacpp_backend": "vulkan"})
         object.__setattr__(world.hardware, "gpus", (GPU("large", "amd", vram=64 * GIB),))

@@ -56,6 +56,8 @@ def test_layers_that_differ(tmp_path: Path) -> None:
         "gemma4.attention.head_count_kv": [8, 8, 1],
         "gemma4.attention.key_length": 512,
         "gemma4.attention.key_length_swa": 256,
+        "gemma4.attention.value_length": 384,
+        "gemma4.attention.shared_kv_layers": 18,
         "gemma4.attention.sliding_window_pattern": [True, True, False],
         "gemma4.full_attention_interval": 4,
     }
@@ -63,6 +65,7 @@ def test_layers_that_differ(tmp_path: Path) -> None:
     assert header.heads_kv == (8, 8, 1)
     assert header.sliding_window_pattern == (True, True, False)
     assert (header.key_length, header.key_length_swa, header.full_attention_interval) == (512, 256, 4)
+    assert (header.value_length, header.shared_kv_layers) == (384, 18)
 
 
 def test_a_sliding_window_period(tmp_path: Path) -> None:

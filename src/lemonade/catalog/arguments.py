@@ -40,8 +40,9 @@ def word_behind(text: str, *names: str) -> str:
     """The word behind a flag, however it is spelled and wherever it is given last; "" when it is not."""
     found = ""
     for name, group in _groups(text).items():
-        if name in names and len(group) > 1:
-            found = group[-1]
+        spelled = name.replace("_", "-") if name.startswith("--") else name
+        if spelled in names and len(group) > 1:
+            found = group[-1].strip("'\"")
     return found
 
 

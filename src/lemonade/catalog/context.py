@@ -22,8 +22,23 @@ _BYTES_PER_ELEMENT = 2 * 2
 #: Bytes of a number in the cache, by llama.cpp's name for its type.
 _TYPES = {"f32": 4, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32}
 _TYPES |= dict.fromkeys(("f16", "bf16"), 2) | dict.fromkeys(("q4_0", "iq4_nl"), 18 / 32)
-#: Layers that attend fully, at least, where some have a sliding window and the file does not say which.
+#: Of a type that is not among these, as other builds of llama.cpp have some: two bits.
+_LEAST_TYPE = 1 / 4
+#: Layers that attend fully, at least, where not all do and the file does not say which.
 _FULL_SHARE = 1 / 8
+#: Architectures of which the cache is known to be what the header says. Others keep less: some compress it, some have
+#: windows of which their files say nothing, some need none. Source: llama.cpp.
+_PLAIN = frozenset(
+    [
+        *["command-r", "cohere2", "deepseek2", "ernie4_5", "ernie4_5-moe", "exaone", "falcon", "gemma"],
+        *["gemma3", "gemma4", "glm4", "glm4moe", "gpt-oss", "granite", "granitehybrid", "granitemoe"],
+        *["internlm2", "lfm2", "lfm2moe", "llama", "minicpm", "mistral3", "nemotron", "nemotron_h"],
+        *["nemotron_h_moe", "olmo2", "olmoe", "phi2", "phi3", "phimoe", "qwen2", "qwen2moe", "qwen2vl"],
+        *["qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "seed_oss", "smollm3", "stablelm", "starcoder2"],
+    ]
+)
+#: Those of which most layers keep nothing per token, even when the file does not say which.
+_HYBRID = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 
 
 def automatic(*, available: int, size: float, header: Header | None, embedding: bool) -> int:
@@ -77,23 +92,30 @@ def _from_header(header: Header, blocks: int, key_length: int) -> float:
 
 def least_bytes_per_token(header: Header | None, keys: str = "", values: str = "") -> float | None:
     """Bytes that one more token takes in the cache whatever the engine saves: layers with a sliding window keep no
-    more than their window, and those with a single head may keep no values.
+    more than their window, those with a single head may keep no values, and the last ones may share what others keep.
 
     Args:
         keys, values: the types of the cache, as llama.cpp's arguments name them; "" for the usual ones.
 
     Returns:
-        None when the file does not tell.
+        None when the file does not tell, or nobody knows what the engine makes of the architecture.
     """
     if header is None or not header.key_length or not header.block_count or not sum(header.heads_kv):
         return None
-    heads, pattern = header.heads_kv, header.sliding_window_pattern
+    if header.architecture not in _PLAIN | _HYBRID:
+        return None
+    own = max(header.block_count - (header.shared_kv_layers or 0), 0)
+    heads, pattern = header.heads_kv[:own], header.sliding_window_pattern[:own]
     count = float(sum(heads))
     if header.full_attention_interval and header.full_attention_interval > 1:
-        count *= ((header.block_count - 1) // header.full_attention_interval + 1) / header.block_count
-    elif len(pattern) == len(heads):
+        count *= header.block_count // header.full_attention_interval / header.block_count
+    elif heads and len(pattern) == len(heads):
         count = float(sum(each for each, sliding in zip(heads, pattern, strict=True) if not sliding))
-    elif header.sliding_window or pattern:
+    elif header.sliding_window or pattern or header.architecture in _HYBRID:
         count *= _FULL_SHARE
-    of_values = _TYPES.get(values, 2) if max(heads) > 1 else 0
-    return count * header.key_length * (_TYPES.get(keys, 2) + of_values)
+    of_values = _bytes_of(values) * (header.value_length or header.key_length) if max(header.heads_kv) > 1 else 0
+    return count * (_bytes_of(keys) * header.key_length + of_values)
+
+
+def _bytes_of(type_: str) -> float:
+    return _TYPES.get(type_ or "f16", _LEAST_TYPE)

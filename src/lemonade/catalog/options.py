@@ -131,6 +131,8 @@ class Options:
 
     def _memory(self, options: Mapping[str, Any]) -> int:
         """Bytes that a model and its cache can ever have; 0 when unknown."""
+        if "--rpc" in flags(options.get("llamacpp_args") or ""):
+            return 0  # the memory of other machines counts, too
         if (options.get("llamacpp_backend") or "cpu") == "cpu":
             return self._hardware.memory
         own = [gpu.vram for gpu in self._hardware.gpus if not gpu.integrated]

@@ -59,6 +59,8 @@ _FACTS = (
     "attention.head_count_kv",
     "attention.key_length",
     "attention.key_length_swa",
+    "attention.shared_kv_layers",
+    "attention.value_length",
     "attention.sliding_window",
     "attention.sliding_window_pattern",
     "full_attention_interval",
@@ -102,6 +104,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         heads_kv: key/value heads of each layer, one number per layer; empty when unknown.
         key_length: width of one key head; where the file leaves it out, `embedding_length / heads` as llama.cpp has it.
         key_length_swa: the same for layers with a sliding window.
+        value_length: width of one value head; None when it is that of a key head.
+        shared_kv_layers: the last layers, which keep no keys and values of their own; None when all do.
         sliding_window: tokens that a layer with a sliding window looks back; None when no layer has one.
         sliding_window_pattern: per layer, whether it has a sliding window; empty when all layers are alike.
         full_attention_interval: every so manieth layer attends fully (hybrids of attention and recurrence).
@@ -117,6 +121,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     heads_kv: tuple[int, ...] = ()
     key_length: int | None = None
     key_length_swa: int | None = None
+    value_length: int | None = None
+    shared_kv_layers: int | None = None
     sliding_window: int | None = None
     sliding_window_pattern: tuple[bool, ...] = ()
     full_attention_interval: int | None = None
@@ -251,6 +257,8 @@ class _Pairs:
             heads_kv=self._per_layer("attention.head_count_kv", blocks) or heads,
             key_length=key_length,
             key_length_swa=self._whole("attention.key_length_swa"),
+            value_length=self._whole("attention.value_length"),
+            shared_kv_layers=self._whole("attention.shared_kv_layers"),
             sliding_window=self._whole("attention.sliding_window"),
             sliding_window_pattern=self._pattern(blocks),
             full_attention_interval=self._whole("full_attention_interval"),

@@ -47,6 +47,7 @@ def test_sampling_defaults_are_chosen_over_the_models_own() -> None:
         ("-t 3", "cpuparams.n_threads", 3),
         ("--threads=3", "cpuparams.n_threads", 3),
         ("--top_k 7", "sampling.top_k", 7),
+        ("--top-k -1", "sampling.top_k", -1),
         ("--parallel 4", "n_parallel", 4),
         ("-np 4", "n_parallel", 4),
         ("-b 64", "n_batch", 64),

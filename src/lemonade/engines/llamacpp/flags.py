@@ -180,7 +180,7 @@ TAKEN: tuple[Flag, ...] = (
     valued("-s --seed", lambda word: whole(-1, 2**32 - 1)(word) % 2**32, "sampling.seed"),
     bare("--ignore-eos", Setting("sampling.ignore_eos", True)),
     valued("--temperature --temp", number(0), "sampling.temp"),
-    valued("--top-k", whole(0), "sampling.top_k"),
+    valued("--top-k", whole(), "sampling.top_k"),
     valued("--top-p", number(0, 1), "sampling.top_p"),
     valued("--min-p", number(0, 1), "sampling.min_p"),
     valued("--typical-p --typical", number(0, 1), "sampling.typ_p"),
