@@ -129,6 +129,12 @@ def _responses() -> Iterator[tuple[str, dict[str, Any], str]]:
     yield RESPONSES, {"input": [{"type": 5}]}, "input[0].type"
     yield RESPONSES, {"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"
     yield RESPONSES, {"input": [{"role": 5, "content": "x"}]}, "input[0].role"
+    yield RESPONSES, {"input": [{"role": "judge", "content": "x"}]}, "input[0].role"
+    yield (
+        RESPONSES,
+        {"input": [{"type": "custom_tool_call", "call_id": "c", "name": "f", "input": ""}]},
+        "input[0].type",
+    )
     yield RESPONSES, {"input": [{"role": "user", "content": 5}]}, "input[0].content"
     for value in (-1, 21, "2", True):
         yield RESPONSES, {"top_logprobs": value}, "top_logprobs"

@@ -40,6 +40,12 @@ def test_null_counts_as_absent() -> None:
     assert sent(tool_choice=None, temperature=None, stop=None) == {"model": "m", "messages": [USER]}
 
 
+def test_no_alternatives_are_no_wish() -> None:
+    assert sent(top_logprobs=0, logprobs=False) == {"model": "m", "messages": [USER], "logprobs": False}
+    assert sent(top_logprobs=0) == {"model": "m", "messages": [USER]}
+    assert sent(top_logprobs=0, logprobs=True)["top_logprobs"] == 0
+
+
 @pytest.mark.parametrize(
     ("body", "off"),
     [

@@ -61,6 +61,11 @@ def test_items_as_clients_hand_them_back(item: dict[str, Any], expected: dict[st
     assert sent(input=[item, last])["input"] == ([expected] if expected else []) + [last]
 
 
+def test_no_alternatives_are_no_wish() -> None:
+    assert "top_logprobs" not in sent(top_logprobs=0)
+    assert (sent(top_logprobs=2)["top_logprobs"], sent(top_logprobs=2)["logprobs"]) == (2, True)
+
+
 def test_the_form_of_the_answer_is_said_in_the_words_of_chats() -> None:
     form = {"type": "json_schema", "name": "n", "strict": True, "schema": {"type": "object"}}
     assert sent(text={"format": form})["response_format"] == {

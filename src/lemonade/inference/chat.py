@@ -207,6 +207,8 @@ def shape(request: ChatRequest, raw: bytes, template: Callable[[], str | None]) 
         return [raw]
     body: dict[str, Any] = {key: value for key, value in msgspec.json.decode(raw).items() if value is not None}
     _apply_thinking(request, body)
+    if request.top_logprobs == 0 and request.logprobs is not True:
+        del body["top_logprobs"]  # no alternatives to what is not wanted either: llama.cpp refuses the mere name
     if "max_completion_tokens" in body:
         # llama.cpp would let the newer name win; the specification says that the older one does.
         body.setdefault("max_tokens", body["max_completion_tokens"])
@@ -229,6 +231,7 @@ def _must_change(request: ChatRequest) -> bool:
         or request.thinking is not UNSET
         or request.max_completion_tokens is not UNSET
         or request.n is not UNSET
+        or request.top_logprobs == 0
         or bool(must_call(request))
         or (isinstance(request.tools, list) and any(_explodes(tool) for tool in request.tools))
         or any(history.is_odd(message, position) for position, message in enumerate(request.messages))

@@ -110,6 +110,8 @@ def shape(request: ResponsesRequest, raw: bytes) -> Tree:
     _check_choice(request.tool_choice, body)
     if body.get("top_logprobs"):
         body["logprobs"] = True
+    else:
+        body.pop("top_logprobs", None)  # llama.cpp refuses 0 without `logprobs`
     form = body.get("text", {}).get("format")
     if isinstance(form, dict) and "response_format" not in body:
         body["response_format"] = _format(form)
@@ -117,8 +119,9 @@ def shape(request: ResponsesRequest, raw: bytes) -> Tree:
     return body
 
 
-#: What items of these types must have.
+#: What items of these types must have. There are no others but messages and thoughts.
 _NEEDED = {"function_call": ("call_id", "name", "arguments"), "function_call_output": ("call_id", "output")}
+_ROLES = ("user", "assistant", "system", "developer")
 
 
 def _item(item: Tree, number: int) -> Tree | None:
@@ -140,13 +143,18 @@ def _item(item: Tree, number: int) -> Tree | None:
             f"'{where}' must have a 'role' (a message) or a 'type' such as `function_call_output`.", param=where
         )
     if kind not in (None, "message"):
-        for name in _NEEDED.get(kind, ()):
+        if kind not in _NEEDED:
+            raise InvalidArgument(
+                f"'{where}.type' must be one of: message, reasoning, {', '.join(_NEEDED)}, not {kind[:80]!r}.",
+                param=f"{where}.type",
+            )
+        for name in _NEEDED[kind]:
             if item.get(name) is None:
                 raise InvalidArgument(f"'{where}' must have '{name}', as every `{kind}` has.", param=f"{where}.{name}")
         return {key: value for key, value in item.items() if value is not None}
     role, content = item.get("role"), item.get("content")
-    if not isinstance(role, str) or not role:
-        raise InvalidArgument(f"'{where}.role' must be a string.", param=f"{where}.role")
+    if role not in _ROLES:
+        raise InvalidArgument(f"'{where}.role' must be one of: {', '.join(_ROLES)}.", param=f"{where}.role")
     if not isinstance(content, str | list):
         raise InvalidArgument(f"'{where}.content' must be a string or an array.", param=f"{where}.content")
     if role == "assistant":
