@@ -388,6 +388,10 @@ class TestMemory:
         world.options.check_memory(absent, huge)
         elsewhere = {**huge, "llamacpp_backend": "system", "llamacpp_args": "--rpc 192.0.2.1:50052"}
         world.options.check_memory(small, elsewhere)
+        object.__setattr__(world.hardware, "gpus", ())
+        world.options.check_memory(small, {**huge, "llamacpp_backend": "vulkan"})
+        object.__setattr__(world.hardware, "gpus", (GPU("of Intel", "intel", integrated=True),))
+        world.options.check_memory(small, {**huge, "llamacpp_backend": "vulkan"})
         object.__setattr__(world.hardware, "gpus", (GPU("of unknown memory", "nvidia"),))
         world.options.check_memory(small, {**huge, "llamacpp_backend": "vulkan"})
         object.__setattr__(world.hardware, "gpus", (GPU("large", "amd", vram=64 * GIB),))
@@ -398,7 +402,7 @@ class TestMemory:
     def test_it_is_not_saved(self, world: World, small: Model) -> None:
         for save in (world.options.save, world.options.replace):
             with pytest.raises(InvalidArgument):
-                save(small, {"ctx_size": 10**8})
+                save(small, {"ctx_size": 10**8, "llamacpp_backend": "cpu"})
         with pytest.raises(InvalidArgument):
-            world.options.report(small, "x", preview={"ctx_size": 10**8})
+            world.options.report(small, "x", preview={"ctx_size": 10**8, "llamacpp_backend": "cpu"})
         assert world.options.saved(small) == {}

@@ -133,9 +133,14 @@ class Options:
         """Bytes that a model and its cache can ever have; 0 when unknown."""
         if "--rpc" in flags(options.get("llamacpp_args") or ""):
             return 0  # the memory of other machines counts, too
-        if (options.get("llamacpp_backend") or "cpu") == "cpu":
+        backend = options.get("llamacpp_backend") or "cpu"
+        if backend == "cpu":
             return self._hardware.memory
-        own = [gpu.vram for gpu in self._hardware.gpus if not gpu.integrated]
+        gpus = self._hardware.gpus
+        if not gpus and (backend != "system" or self._hardware.os != "linux"):
+            return 0  # there is one, which cannot be seen
+        # Those of Intel are all taken for integrated ones, and some are not.
+        own = [gpu.vram for gpu in gpus if not gpu.integrated or gpu.vendor == "intel"]
         return self._hardware.memory + sum(own) if self._hardware.memory and all(own) else 0
 
     def report(self, model: Model, name: str, *, preview: Mapping[str, Any] | None = None) -> dict[str, Any]:
