@@ -258,7 +258,7 @@ def test_an_edit_is_streamed_too(painter: Daemon) -> None:
 
 
 def test_the_steps_are_in_the_log(make_daemon: Any, weights: TinyDiffusion) -> None:
-    daemon = make_daemon(fake_engine=False, config={"log_level": "debug", "sdcpp": ONE_THREAD}).start()
+    daemon = make_daemon(fake_engine=False, config={"sdcpp": ONE_THREAD}).start()
     register(daemon, "Tiny", weights)
     assert paint(daemon, steps=2).status == 200
     wait_for(lambda: re.search(r"step 2 of 2, \d+\.\d\d s", daemon.log))

@@ -21,6 +21,10 @@ BackendState = Literal["installed", "update_required", "installable", "unsupport
 #: The exit status of an engine that had to end to give up work for a client that left. It is no crash.
 ABANDONED = 77
 
+#: How a line of an engine of our own begins that tells how far its work is. It is in the log for everybody, while all
+#: other lines of engines are there for those who look for a fault.
+PROGRESS = "progress: "
+
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run a recipe on this machine.

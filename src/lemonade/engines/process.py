@@ -16,7 +16,7 @@ from collections import deque
 from pathlib import Path
 from typing import cast
 
-from lemonade.engines.engine import ABANDONED, Launch
+from lemonade.engines.engine import ABANDONED, PROGRESS, Launch
 from lemonade.engines.ports import PortLost, is_free, release_port
 from lemonade.errors import ModelLoadError
 
@@ -268,7 +268,8 @@ class EngineProcess(asyncio.SubprocessProtocol):
             line += "…"
         line = _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", line)
         self._lines.append(line)
-        self._log.debug("%s", line)
+        level = logging.INFO if line.startswith(PROGRESS) else logging.DEBUG
+        self._log.log(level, "%s", line.removeprefix(PROGRESS))
 
     def _last_words(self) -> str:
         lines = [line for line in self._lines if line.strip()][-LINES_SHOWN:]

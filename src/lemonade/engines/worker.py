@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl
 
-from lemonade.engines.engine import ABANDONED
+from lemonade.engines.engine import ABANDONED, PROGRESS
 from lemonade.engines.worker_launch import KEY_HEADER, KEY_VARIABLE
 from lemonade.errors import EngineError, LemonadeError
 
@@ -110,6 +110,11 @@ class Job:
         """Ends the process, as nothing else stops its work."""
         print("the work was given up with the process: its client has left", file=sys.stderr, flush=True)
         os._exit(ABANDONED)
+
+
+def progress(text: str) -> None:
+    """Tells in the daemon's log how far the work is."""
+    print(f"{PROGRESS}{text}", file=sys.stderr, flush=True)
 
 
 Operation = Callable[[Job], Any]

@@ -39,7 +39,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeHub]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, hub: FakeHub) -> Iterator[Daemon]:
-    config = {"fasterwhisper": {"args": "--threads 1"}, "log_level": "debug"}
+    config = {"fasterwhisper": {"args": "--threads 1"}}
     env = {"HF_ENDPOINT": hub.url, "NO_PROXY": "127.0.0.1,localhost"}
     one = Daemon(tmp_path_factory.mktemp("daemon"), config=config, env=env)
     whisper.keep_programs(one)

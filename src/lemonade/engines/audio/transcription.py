@@ -9,7 +9,6 @@ import dataclasses
 import json
 import queue
 import re
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lemonade.engines.audio.decode import RATE, decode, duration, from_pcm
 from lemonade.engines.audio.stretches import FRAME, SILENCE, levels, stretches
-from lemonade.engines.worker import Job, Operation, Reply
+from lemonade.engines.worker import Job, Operation, Reply, progress
 from lemonade.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def _transcribed(
     for begin, samples in stretches(blocks(), recognizer.longest):
         if begin:
             of = f" of {claimed:.0f}" if claimed else ""
-            print(f"transcribed {begin:.0f}{of} s", file=sys.stderr, flush=True)
+            progress(f"transcribed {begin:.0f}{of} s")
         _add(recognizer, transcript, samples, task, job, tell)
         if transcript.segments:
             # What was found out at the beginning holds for the rest, and is not looked for again.

@@ -14,7 +14,7 @@ import msgspec
 
 from lemonade.engines.sdcpp import loras, protocol, raster
 from lemonade.engines.sdcpp.telling import Tell, events, stamped, stopped_with
-from lemonade.engines.worker import Job, Operation, Reply
+from lemonade.engines.worker import Job, Operation, Reply, progress
 from lemonade.errors import EngineError, InvalidArgument, LemonadeError
 
 #: stable-diffusion.cpp paints in squares of so many pixels; other sizes are cut out of the next larger one.
@@ -123,7 +123,7 @@ class Painter:
         def step(number: int, steps: int, seconds: float) -> None:
             # It also counts tensors that it loads, and tiles that it decodes.
             if 0 < number <= steps <= max(asked.steps, 2):
-                print(f"step {number} of {steps}, {seconds:.2f} s", file=sys.stderr, flush=True)
+                progress(f"step {number} of {steps}, {seconds:.2f} s")
                 if tell is not None and asked.progress:
                     tell(protocol.PROGRESS, {"step": number, "steps": steps})
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from lemonade.engines.sdcpp import protocol, raster
 from lemonade.engines.sdcpp.telling import Tell, events, stamped
-from lemonade.engines.worker import Job, Operation, Reply
+from lemonade.engines.worker import Job, Operation, Reply, progress
 from lemonade.errors import EngineError, InvalidArgument, LemonadeError
 
 #: Pixels of a side of what is computed at once; the library lets tiles overlap. A tile of this size takes 420 MB of
@@ -65,7 +65,7 @@ def _upscaled(upscaler: Any, job: Job, asked: protocol.Enlargement, tell: Tell |
 
     def step(number: int, steps: int, seconds: float) -> None:
         if 0 < number <= steps:
-            print(f"tile {number} of {steps}, {seconds:.2f} s", file=sys.stderr, flush=True)
+            progress(f"tile {number} of {steps}, {seconds:.2f} s")
             if tell is not None and asked.progress:
                 tell(protocol.PROGRESS, {"step": number, "steps": steps})
 
