@@ -45,6 +45,8 @@ def test_sampling_defaults_are_chosen_over_the_models_own() -> None:
     ("text", "attribute", "value"),
     [
         ("-t 3", "cpuparams.n_threads", 3),
+        ("-t 0", "cpuparams.n_threads", -1),
+        ("-tbd 0", "speculative.draft.cpuparams_batch.n_threads", -1),
         ("--threads=3", "cpuparams.n_threads", 3),
         ("--top_k 7", "sampling.top_k", 7),
         ("--top-k -1", "sampling.top_k", -1),

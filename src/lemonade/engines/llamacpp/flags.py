@@ -61,6 +61,11 @@ def _layers(word: str) -> int:
     return int(_LAYERS(word)) if word in ("auto", "all") else int(whole(0)(word))
 
 
+def _threads(word: str) -> int:
+    """0 is as many as llama.cpp thinks good, like what is below; the library would fail with it."""
+    return int(whole()(word)) or -1
+
+
 def _priority(word: str) -> Member:
     names = {"-1": "LOW", "0": "NORMAL", "1": "MEDIUM", "2": "HIGH", "3": "REALTIME"}
     return Member("ggml_sched_priority", "GGML_SCHED_PRIO_" + choice(names)(word))
@@ -98,8 +103,8 @@ MANAGED: tuple[Flag, ...] = (
 #: What a user may say.
 TAKEN: tuple[Flag, ...] = (
     # Work and memory.
-    valued("-t --threads", whole(), "cpuparams.n_threads"),
-    valued("-tb --threads-batch", whole(), "cpuparams_batch.n_threads"),
+    valued("-t --threads", _threads, "cpuparams.n_threads"),
+    valued("-tb --threads-batch", _threads, "cpuparams_batch.n_threads"),
     valued("--threads-http", whole(-1), "n_threads_http"),
     valued("--prio", _priority, "cpuparams.priority"),
     valued("--prio-batch", _priority, "cpuparams_batch.priority"),
@@ -267,8 +272,8 @@ TAKEN: tuple[Flag, ...] = (
     valued("--draft-p-split --spec-draft-p-split", number(0, 1), _DRAFT + "p_split"),
     valued("--spec-draft-sampling", choice({"greedy": False, "probabilistic": True}), _DRAFT + "probabilistic"),
     *pair("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling", _DRAFT + "backend_sampling"),
-    valued("-td --threads-draft --spec-draft-threads", whole(), _DRAFT + "cpuparams.n_threads"),
-    valued("-tbd --threads-batch-draft --spec-draft-threads-batch", whole(), _DRAFT + "cpuparams_batch.n_threads"),
+    valued("-td --threads-draft --spec-draft-threads", _threads, _DRAFT + "cpuparams.n_threads"),
+    valued("-tbd --threads-batch-draft --spec-draft-threads-batch", _threads, _DRAFT + "cpuparams_batch.n_threads"),
     valued("-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl", _layers, _DRAFT + "n_gpu_layers"),
     valued("-ctkd --cache-type-k-draft --spec-draft-type-k", _CACHE, _DRAFT + "cache_type_k"),
     valued("-ctvd --cache-type-v-draft --spec-draft-type-v", _CACHE, _DRAFT + "cache_type_v"),
