@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -23,6 +23,7 @@ class Example(msgspec.Struct):
     stream: bool = False
     images: list[Upload] = msgspec.field(default_factory=list, name="image[]")
     words: list[str] | None = msgspec.field(default=None, name="words[]")
+    kinds: list[Literal["red", "blue"]] = msgspec.field(default_factory=list, name="kinds[]")
 
 
 BOUNDARY = "----x"
@@ -134,6 +135,7 @@ async def test_what_is_wrong_is_named(parts: tuple[bytes, ...], failure: type[Ex
         ((part("n", "2"), part("n", "3")), "'n' is given 2 times; it takes one value."),
         ((part("temperature", "warm"),), "'temperature' must be a number, not 'warm'."),
         ((part("stream", "perhaps"),), "'stream' must be true or false, not 'perhaps'."),
+        ((part("kinds[]", "red"), part("kinds[]", "green")), "'kinds[][1]' must be one of blue, red, not 'green'."),
         ((part("n", b"3", "n.txt"),), "'n' must be text, not a file."),
         ((part("image[]", "no file"),), "'image[]' must be a file, not text."),
         ((part("image[]", b"1", "1.png"), part("image[]", "x")), "'image[]' number 2 must be a file, not text."),

@@ -253,12 +253,13 @@ class Queried(Protocol):
 
 
 def _words(body: type[msgspec.Struct] | None, path: str) -> list[str]:
-    """The words that a field of a body takes, as far as they can be told."""
+    """The words that a field of a body takes, or an item of it, as far as they can be told."""
     if body is None:
         return []
+    name = re.sub(r"\[\d+\]$", "", path)
     info = msgspec.inspect.type_info(body)
     assert isinstance(info, msgspec.inspect.StructType)
-    kinds = [field.type for field in info.fields if field.encode_name == path]
+    kinds = [field.type for field in info.fields if field.encode_name == name]
     found: list[str] = []
     while kinds:
         kind = kinds.pop()
@@ -268,6 +269,8 @@ def _words(body: type[msgspec.Struct] | None, path: str) -> list[str]:
             kinds += kind.types
         elif isinstance(kind, msgspec.inspect.Metadata):
             kinds.append(kind.type)
+        elif isinstance(kind, msgspec.inspect.ListType):
+            kinds.append(kind.item_type)
     return sorted(found)
 
 
