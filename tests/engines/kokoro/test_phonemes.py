@@ -9,6 +9,7 @@ import pytest
 
 from lemonade.engines.kokoro.espeak import Espeak
 from lemonade.engines.kokoro.phonemes import VOCABULARY, Phonemizer, kokoro_alphabet, runs, vocabulary
+from lemonade.engines.kokoro.text import english
 from lemonade.errors import InvalidArgument, ModelLoadError
 
 
@@ -142,3 +143,15 @@ def test_a_model_may_bring_its_own_numbers(tmp_path: Path) -> None:
     file.write_text("{")
     with pytest.raises(ModelLoadError, match=r"config\.json"):
         vocabulary(file)
+
+
+def test_the_letter_a_is_not_read_as_eye(phonemes: Phonemizer) -> None:
+    """As in "9 a.m." and "U.S.A."."""
+    for language in ("en-US", "en-GB"):
+        assert phonemes(english("9 a.m."), language).endswith("ˈA ˈɛm.")
+        assert phonemes(english("the U.S.A."), language).endswith("ɛs ˈA.")
+
+
+def test_the_word_i_is_not_swallowed(phonemes: Phonemizer) -> None:
+    assert phonemes("I do not know what I said to him.", "en-US").startswith("ˌI d")
+    assert " ˌI " in phonemes("That is what I said.", "en-US")

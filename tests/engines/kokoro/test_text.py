@@ -17,7 +17,7 @@ from lemonade.engines.kokoro.text import clean, english, spoken
         ("1,234,567.5 people", "1234567.5 people"),
         ("1,234 people paid $1,984.50 in 1984", "1234 people paid 1984 dollars and 50 cents in 19 84"),
         ("1,000-2,000 people", "1000 to 2000 people"),
-        ("at 3:30pm or 10:00 or 9:05 a.m. today", "at 3 30 P M or 10 o'clock or 9 oh 5 ay M today"),
+        ("at 3:30pm or 10:00 or 9:05 a.m. today", "at 3 30 P M or 10 o'clock or 9 oh 5 eh M today"),
         ("At 5 p.m. We left.", "At 5 P M. We left."),
         ("in 1984, 1905, 1900, 2005 and 2024", "in 19 84, 19 oh 5, 19 hundred, 2005 and 20 24"),
         ("the 1990s and the 80s", "the 19 nineties and the 80s"),
@@ -35,6 +35,23 @@ from lemonade.engines.kokoro.text import clean, english, spoken
         ("end.Next", "end.Next"),
         ("a well-known 3-year-old", "a well-known 3-year-old"),
         ("call 555-1234 now", "call 5 5 5, 1 2 3 4 now"),
+        ("(555) 123-4567 or 1-800-555-1234", "5 5 5, 1 2 3, 4 5 6 7 or 1, 8 0 0, 5 5 5, 1 2 3 4"),
+        ("the 2010s, the 2000s, the 1900s", "the 20 tens, the two thousands, the 19 hundreds"),
+        (
+            "$5-10, $5–$10, $2bn, €5,50, $10/month",
+            "5 to 10 dollars, 5 to 10 dollars, 2 billion dollars, 5 euros and 50 cents, 10 dollars per month",
+        ),
+        ("10%-20%, 5 - 3 = 2", "10% to 20%, 5 minus 3 equals 2"),
+        ("24/7 on 9/11, 5/6, 8/10, 2 1/2 cups", "24 7 on 9 11, 5 sixths, 8 out of 10, 2 and one half cups"),
+        (
+            "5 m, 5 min, 10 MB/s, 3 m², x³, 1 ft",
+            "5 meters, 5 minutes, 10 megabytes per second, 3 square meters, x cubed, 1 foot",
+        ),
+        ("He lives at 5 Elm Dr. near Mt. Hood.", "He lives at 5 Elm Drive near Mount Hood."),
+        ("A Ph.D. w/o pay", "A P H D without pay"),
+        ("on 2024-05-01T10:00:00Z", "on May 1st, 20 24 at 10 o'clock U T C"),
+        ("World War II in Part I. Henry VIII", "World War 2 in Part 1. Henry the 8th"),
+        ("~5 people, I am, It was, VISIT", "about 5 people, I am, It was, VISIT"),
     ],
 )
 def test_english_as_it_is_read(written: str, read: str) -> None:

@@ -120,6 +120,8 @@ _ENGLISH = {
 }
 _AMERICAN = {TIE: "", "ɜːɹ": "ɜɹ", "ɜː": "ɜɹ", "ɪə": "iə", "ː": "", "ɾ": "T", "ʔ": "t", "o": "ɔ"}
 _BRITISH = {"A^ə": "ɛː", TIE: "", "iə": "ɪə", "ɾ": "T", "ʔ": "t", "o": "ɔ"}
+#: The word "I": the American voices swallow it unless it has a stress, which espeak-ng gives it seldom.
+_WORD_I = re.compile(r"(?<!\S)I(?!\S)")
 #: Vowel marks of consonants that carry a syllable.
 _SYLLABIC = re.compile("(\\S)\u0329")
 
@@ -254,6 +256,8 @@ def kokoro_alphabet(sounds: str, language: str) -> str:
     if language.startswith("en"):
         sounds = _replaced(_SYLLABIC.sub(r"ᵊ\1", sounds), _ENGLISH)
         sounds = _replaced(sounds, _BRITISH if language == "en-GB" else _AMERICAN)
+    if language == "en-US":
+        sounds = _WORD_I.sub("ˌI", sounds)
     return sounds.replace(TIE, "").replace("-", "").strip()
 
 

@@ -6,6 +6,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from lemonade.engines.kokoro.dates import dates
+from lemonade.engines.kokoro.roman import numerals
+
 # Every pattern is bounded in what it may try at one place: a text may be long, and all of it one letter.
 
 #: Markdown that models write and nobody says.
@@ -14,7 +17,7 @@ _FENCE = re.compile(r"^[^\S\n]{0,99}```.*$", re.MULTILINE)
 _LEAD = re.compile(r"^[^\S\n]*(?:#{1,6}|[-*+•]|\d+\)|\|)[^\S\n]+(.*?)[^\S\n]*$", re.MULTILINE)
 _QUOTE = re.compile(r"^[^\S\n]*>[^\S\n]?", re.MULTILINE)
 _RULE = re.compile(r"^(?:[-*_=|:][^\S\n]?){3,}$", re.MULTILINE)
-_EMPHASIS = re.compile(r"(?<!\w)[*_~`]{1,3}(?=\S)|(?<=\S)[*_~`]{1,3}(?!\w)")
+_EMPHASIS = re.compile(r"(?<!\w)(?:[*_`]{1,3}|~~)(?=\S)|(?<=\S)(?:[*_`]{1,3}|~~)(?!\w)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 
 _KEPT_SYMBOLS = "°©®™№"
@@ -34,7 +37,7 @@ _MONTHS = {
 _TITLES = {
     "dr": "Doctor", "mr": "Mister", "mrs": "Missus", "ms": "Miz", "prof": "Professor", "rev": "Reverend",
     "gen": "General", "sgt": "Sergeant", "capt": "Captain", "col": "Colonel", "lt": "Lieutenant", "gov": "Governor",
-    "sen": "Senator", "rep": "Representative",
+    "sen": "Senator", "rep": "Representative", "mt": "Mount", "ft": "Fort",
 }  # fmt: skip
 _COUNTED = {"fig": "figure", "vol": "volume", "ext": "extension", "p": "page", "pp": "pages", "ch": "chapter"}
 _ALWAYS = {
@@ -53,10 +56,14 @@ _MAY_END = {"etc", "inc", "ltd", "corp", "jr", "sr", "ave", "blvd"}
 _LATIN = (
     (re.compile(r"\be\.\s?g\.,?", re.IGNORECASE), "for example,"),
     (re.compile(r"\bi\.\s?e\.,?", re.IGNORECASE), "that is,"),
+    (re.compile(r"\bPh\.\s?D\b(?:\.(?=\s+[a-z]))?"), "P H D"),
+    (re.compile(r"\bw/o\b"), "without"),
+    (re.compile(r"\bw/(?=\s)"), "with"),
 )
 _MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})\.?(?=\s+\d)", re.IGNORECASE)
 _SAINT = re.compile(r"\bSt\.(?=\s+[A-Z])")
 _STREET = re.compile(r"(?<=\w )St\.")
+_DRIVE = re.compile(r"(?<=[a-z] )Dr\.(?=\s*$|[,;]|\s+[a-z])")
 _ACRONYM = re.compile(r"\b(?:[A-Za-z]\.){2,}")
 
 _UNITS = {
@@ -65,10 +72,17 @@ _UNITS = {
     "khz": "kilohertz", "hz": "hertz", "kb": "kilobytes", "mb": "megabytes", "gb": "gigabytes", "tb": "terabytes",
     "lb": "pounds", "lbs": "pounds", "oz": "ounces", "ft": "feet", "ms": "milliseconds", "°c": "degrees Celsius",
     "°f": "degrees Fahrenheit", "°": "degrees", "kwh": "kilowatt hours", "kw": "kilowatts",
+    "m/s": "meters per second", "kb/s": "kilobytes per second", "mb/s": "megabytes per second",
+    "gb/s": "gigabytes per second", "km²": "square kilometers", "m²": "square meters", "cm²": "square centimeters",
+    "m³": "cubic meters", "min": "minutes", "hrs": "hours",
 }  # fmt: skip
+#: Units of one letter, which have to stand apart: "5m" are millions as well.
+_LETTER_UNITS = {"m": "meters", "g": "grams", "l": "liters", "h": "hours", "s": "seconds"}
 _UNIT = re.compile(
-    rf"(?<=\d)\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![\w/])", re.IGNORECASE
+    rf"(?<=\d)(?:\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})|\s((?-i:[mglhs])))(?![\w/'’])",
+    re.IGNORECASE,
 )
+_ONE_OF = {"feet": "foot", "hertz": "hertz"}
 
 _CURRENCIES = {
     "$": ("dollar", "cent"),
@@ -78,21 +92,39 @@ _CURRENCIES = {
     "₹": ("rupee", "paisa"),
 }
 _PLURALS = {"penny": "pence", "paisa": "paise", "yen": "yen"}
+#: "$5-10" and "$5-$10".
+_SUMS = re.compile(r"([$£€¥₹])(\d[\d,.]{0,15})\s?[-–]\s?\1?(?=\d)")
 _SUM = re.compile(
-    r"(-?)([$£€¥₹])\s?(\d{1,15}(?!\d)(?:,\d{3}){0,9})(?:\.(\d{1,2})(?!\d))?(\.\d+)?(?:\s?(thousand|million|billion|trillion|[kmb])\b)?",
+    r"(-?)([$£€¥₹])\s?(\d{1,15}(?!\d)(?:,\d{3}(?!\d)){0,9})(?:(?:\.|,(?=\d\d(?!\d|,\d)))(\d{1,2})(?!\d))?(\.\d+)?"
+    r"(?:\s?(thousand|million|billion|trillion|bn|mn|[kmb])\b)?",
     re.IGNORECASE,
 )
-_SCALES = {"k": "thousand", "m": "million", "b": "billion"}
+_SCALES = {"k": "thousand", "m": "million", "b": "billion", "mn": "million", "bn": "billion"}
 _TIME = re.compile(r"\b([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?(?:\s?([ap])\.?\s?m\b\.?)?", re.IGNORECASE)
 _HALF_DAY = re.compile(r"(?<=\d)\s?([ap])\.?m\b\.?", re.IGNORECASE)
 _DECADE = re.compile(r"\b(1[1-9]|20)(\d)0'?s\b")
 _YEAR = re.compile(r"(?<![\d.,$£€¥#/-])\b(1[1-9]|20)(\d\d)\b(?![\d%°]|[.,:/]\d|-\d)")
-_FRACTION = re.compile(r"(?<![\d/.])\b([1-9])/(2|3|4|8)\b(?![\d/])")
-_RANGE = re.compile(r"(?<![\d-])\b(\d+)\s?[-–]\s?(\d+)\b(?!-)")
+_FRACTION = re.compile(r"(?<![\d/.,])\b(?:(\d{1,3}) )?([1-9]|10)/([2-8]|10)\b(?![\d/])")
+_TELEPHONE = re.compile(r"(?<![\w-])(\+?\d{1,3}[ -])?(?:\((\d{3})\) ?|(\d{3})[ -])(\d{3})-(\d{4})(?![\w-])")
+_RANGE = re.compile(r"(?<![\d-])\b(\d+%?)\s?[-–]\s?(\d+)\b(?!-|\s?=)")
 _DOTTED = re.compile(r"(?<![\d.])\d{1,9}(?:\.\d{1,9}){2,9}")
 _GROUPS = re.compile(r"(?<=\d),(?=\d{3}\b)")
-_TENS = ("", "", "twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties")
-_PARTS = {"2": ("half", "halves"), "3": ("third", "thirds"), "4": ("quarter", "quarters"), "8": ("eighth", "eighths")}
+_TENS = (
+    "hundreds",
+    "tens",
+    "twenties",
+    "thirties",
+    "forties",
+    "fifties",
+    "sixties",
+    "seventies",
+    "eighties",
+    "nineties",
+)
+_PARTS = {
+    "2": ("half", "halves"), "3": ("third", "thirds"), "4": ("quarter", "quarters"), "5": ("fifth", "fifths"),
+    "6": ("sixth", "sixths"), "7": ("seventh", "sevenths"), "8": ("eighth", "eighths"),
+}  # fmt: skip
 
 _SIGNS = (
     (re.compile(r"(?<=\d)\s?[x×]\s?(?=\d)"), " times "),
@@ -109,7 +141,10 @@ _SIGNS = (
     (re.compile(r"≥"), " at least "),
     (re.compile(r"(?<=\d)\s?<\s?(?=\d)"), " is less than "),
     (re.compile(r"(?<=\d)\s?>\s?(?=\d)"), " is more than "),
-    (re.compile(r"(?<=[A-Za-z])/(?=[A-Za-z])"), " "),
+    (re.compile(r"(?<=\w)²"), " squared"),
+    (re.compile(r"(?<=\w)³"), " cubed"),
+    (re.compile(r"(?<=llars|.euro|euros|.cent|cents|ounds|pence)/(?=[a-z])"), " per "),
+    (re.compile(r"(?<=[A-Za-z])/(?=[A-Za-z])|(?<=\d)/(?=\d)"), " "),
 )  # fmt: skip
 
 
@@ -131,11 +166,11 @@ def clean(text: str) -> str:
 def spoken(text: str, language: str) -> str:
     """The text as it is read in a language (BCP 47)."""
     text = clean(text)
-    return english(text) if language.startswith("en") else text
+    return english(text, language) if language.startswith("en") else text
 
 
-def english(text: str) -> str:
-    """Numbers, sums of money, times, addresses and short forms in words."""
+def english(text: str, language: str = "en-US") -> str:
+    """Numbers, sums of money, dates, times, addresses and short forms in words."""
     text = _MAIL.sub(lambda match: f"{_dotted(match[1])} at {_dotted(match[2])}", text)
     text = _URL.sub(_address, text)
     for pattern, words in _LATIN:
@@ -143,15 +178,18 @@ def english(text: str) -> str:
     text = _MONTH.sub(lambda match: _MONTHS[match[1].lower()], text)
     text = _SAINT.sub("Saint", text)
     text = _STREET.sub("Street", text)
+    text = _DRIVE.sub("Drive", text)
     text = _SHORT_FORM.sub(_short_form, text)
+    text = numerals(dates(text, language))
     text = _TIME.sub(_time, text)
     text = _HALF_DAY.sub(lambda match: f" {_half_day(match, match[1])}", text)
     text = _ACRONYM.sub(_acronym, text)
-    text = _SUM.sub(_sum, text)
+    text = _SUM.sub(_sum, _SUMS.sub(r"\2 to \1", text))
     text = _DOTTED.sub(lambda match: match[0].replace(".", " point "), text)
     text = _FRACTION.sub(_fraction, text)
     text = re.sub(r"(\d)?\s?([½¼¾])", _vulgar, text)
-    text = _DECADE.sub(lambda match: f"{match[1]} {_TENS[int(match[2])] or 'hundreds'}", text)
+    text = _DECADE.sub(lambda match: f"{match[1]} {_TENS[int(match[2])]}".replace("20 hundreds", "two thousands"), text)
+    text = _TELEPHONE.sub(_telephone, text)
     text = _RANGE.sub(_range, text)
     text = _UNIT.sub(_unit, text)
     text = _YEAR.sub(_year, text)
@@ -210,8 +248,8 @@ def _ends_here(match: re.Match[str]) -> bool:
 
 
 def _letters(word: str) -> str:
-    """A word letter by letter. "A" alone would be read as the article."""
-    return " ".join("ay" if letter in "aA" else letter.upper() for letter in word)
+    """A word letter by letter. "A" alone would be read as the article, and "ay" as "eye"."""
+    return " ".join("eh" if letter in "aA" else letter.upper() for letter in word)
 
 
 def _acronym(match: re.Match[str]) -> str:
@@ -247,7 +285,7 @@ def _time(match: re.Match[str]) -> str:
         said += f" {minute}" if minute[0] != "0" else f" oh {minute[1]}"
     elif not half:
         said += " o'clock" if 0 < int(hour) <= 12 else " hundred hours"
-    if second:
+    if second and second != "00":
         said += f" and {int(second)} seconds"
     return f"{said} {_half_day(match, half)}" if half else said
 
@@ -258,9 +296,17 @@ def _half_day(match: re.Match[str], half: str) -> str:
 
 
 def _fraction(match: re.Match[str]) -> str:
-    count = int(match[1])
-    one, many = _PARTS[match[2]]
-    return f"{'one' if count == 1 else count} {one if count == 1 else many}"
+    whole, count, parts = match[1], int(match[2]), match[3]
+    if count >= int(parts) or parts == "10":
+        return f"{whole} {count} out of {parts}" if whole else f"{count} out of {parts}"
+    one, many = _PARTS[parts]
+    said = f"one {one}" if count == 1 else f"{count} {many}"
+    return f"{whole} and {said}" if whole else said
+
+
+def _telephone(match: re.Match[str]) -> str:
+    groups = [" ".join(part.strip("+ -")) for part in match.groups() if part]
+    return f"{'plus ' if match[0].startswith('+') else ''}{', '.join(groups)}"
 
 
 def _range(match: re.Match[str]) -> str:
@@ -286,8 +332,8 @@ def _year(match: re.Match[str]) -> str:
 
 
 def _unit(match: re.Match[str]) -> str:
-    words = _UNITS[match[1].lower()]
+    words = _UNITS[match[1].lower()] if match[1] else _LETTER_UNITS[match[2]]
     before = match.string[: match.start()]
-    if re.search(r"(?:^|[^\d.,])1$", before) and words.endswith("s") and " " not in words and words != "hertz":
-        words = words.removesuffix("s")
+    if re.search(r"(?:^|[^\d.,])1$", before) and " " not in words:
+        words = _ONE_OF.get(words, words.removesuffix("s"))
     return f" {words}"
