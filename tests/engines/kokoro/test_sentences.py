@@ -117,6 +117,22 @@ def test_what_is_heard_when_it_is_whole_is_not_cut_small() -> None:
             "The children laughed at the little",
             AFTER_WORD,
         ),
+        # Not "returned home after", as if that were all.
+        (
+            "The captain of the ship had come home after many months at sea.",
+            "The captain of the ship had come home",
+            AFTER_WORD,
+        ),
+        (
+            "The yellow painted boats were there on the calm river bank.",
+            "The yellow painted boats were there",
+            AFTER_WORD,
+        ),
+        (
+            "Some painted yellow boat carries the blueish flag painted bright yellow.",
+            "Some painted yellow boat carries",
+            AFTER_WORD,
+        ),
         (
             "わたしはきのうともだちとえいがをみてからゆうしょくをたべてかえりました",
             "わたしはきのうともだちとえいがをみて",

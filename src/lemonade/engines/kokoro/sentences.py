@@ -55,6 +55,16 @@ _CUTS = (
         AFTER_WORD,
         0.6,
     ),
+    (
+        re.compile(
+            r"\s+(?=(?:about|after|at|before|between|by|during|for|from|in|into|of|on|over|since|through|to|under|until|"
+            r"with|without)\s)"
+        ),
+        AFTER_WORD,
+        0.6,
+    ),
+    # Not behind what belongs to the next word.
+    (re.compile(r"(?<!\b[Aa])(?<!\ban)(?<!\b[Tt]he)(?<!\bof)(?<!\bin)(?<!\bto)(?<!\bat)\s+"), AFTER_WORD, 0.0),
     (re.compile(r"\s+"), AFTER_WORD, 0.0),
 )
 #: Kana that have to stay with the one before them.
