@@ -63,7 +63,19 @@ def test_mixtures(text: str, parts: tuple[tuple[str, float], ...]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["nobody", "", " ", "af_heart+", "af_heart+nobody", "af_heart.x", "../af_heart", "af_heart(1", "+", "a" * 500],
+    [
+        "nobody",
+        "",
+        " ",
+        "af_heart+",
+        "af_heart+nobody",
+        "af_heart.x",
+        "../af_heart",
+        "af_heart(1",
+        "+",
+        "a" * 500,
+        f"af_heart({'9' * 400})",
+    ],
 )
 def test_an_unknown_voice_is_refused_with_the_list(text: str) -> None:
     with pytest.raises(InvalidArgument) as caught:

@@ -68,7 +68,7 @@ OPENAI = {
     "verse": "am_puck",
 }
 
-_PART = re.compile(r"^(?P<name>[a-z][a-z0-9_]*)(?:\.(?P<tenths>\d)|\((?P<weight>\d+(?:\.\d+)?)\))?$")
+_PART = re.compile(r"^(?P<name>[a-z][a-z0-9_]*)(?:\.(?P<tenths>\d)|\((?P<weight>\d{1,9}(?:\.\d{1,9})?)\))?$")
 #: Voices in one mixture.
 MAX_PARTS = 8
 
