@@ -135,8 +135,8 @@ def test_whoever_runs_out_of_sound_first_comes_first(network: CountingNetwork) -
         finally:
             network.gate.set()
         newcomer.result()
-        for other in waiting:
-            other.result()
+        for sound in waiting:
+            sound.result()
     assert "həlˈO" in network.asked[asked + 1]
 
 
