@@ -35,12 +35,15 @@ REST = 1.5
 
 
 class Failure(Exception):
-    """The daemon said what is wrong."""
+    """It cannot go on; the message says why."""
 
 
 async def microphone() -> AsyncIterator[bytes]:
     """What the microphone hears, as it hears it."""
-    import sounddevice
+    try:
+        import sounddevice
+    except (ImportError, OSError) as error:
+        raise Failure(f"The microphone needs `pip install sounddevice` and PortAudio: {error}") from None
 
     loop = asyncio.get_running_loop()
     heard: asyncio.Queue[bytes] = asyncio.Queue()
@@ -56,9 +59,9 @@ async def microphone() -> AsyncIterator[bytes]:
             yield await heard.get()
 
 
-async def recording(path: Path, pace: float) -> AsyncIterator[bytes]:
-    """A WAV file in pieces, `pace` times as fast as it was spoken, and silence after it."""
-    audio = samples(path).tobytes() + bytes(round(RATE * REST) * 2)
+async def recording(audio: bytes, pace: float) -> AsyncIterator[bytes]:
+    """What was recorded in pieces, `pace` times as fast as it was spoken, and silence after it."""
+    audio += bytes(round(RATE * REST) * 2)
     size = round(RATE * PIECE) * 2
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -69,11 +72,14 @@ async def recording(path: Path, pace: float) -> AsyncIterator[bytes]:
 
 def samples(path: Path) -> array.array[int]:
     """The samples of a 16-bit WAV file: its channels mixed, and brought to 16000 a second by means of neighbours."""
-    with wave.open(str(path)) as file:
-        if file.getsampwidth() != 2:
-            sys.exit(f"{path} must hold samples of 16 bits.")
-        channels, rate = file.getnchannels(), file.getframerate()
-        raw = array.array("h", file.readframes(file.getnframes()))
+    try:
+        with wave.open(str(path)) as file:
+            if file.getsampwidth() != 2:
+                raise Failure(f"{path} must hold samples of 16 bits.")
+            channels, rate = file.getnchannels(), file.getframerate()
+            raw = array.array("h", file.readframes(file.getnframes()))
+    except (OSError, EOFError, wave.Error) as error:
+        raise Failure(f"{path} cannot be read as a WAV file: {error}") from None
     mono = [sum(raw[at : at + channels]) // channels for at in range(0, len(raw), channels)]
     if rate < RATE:
         return array.array("h", (mono[number * rate // RATE] for number in range(len(mono) * RATE // rate)))
@@ -114,13 +120,17 @@ async def run(arguments: argparse.Namespace) -> None:
     address = f"ws://{arguments.host}:{arguments.port}/v1/realtime?model={arguments.model}"
     key = os.environ.get("LEMONADE_API_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    audio = recording(arguments.file, arguments.pace) if arguments.file else microphone()
+    audio = recording(samples(arguments.file).tobytes(), arguments.pace) if arguments.file else microphone()
     async with connect(address, additional_headers=headers, max_size=None) as socket:
         reading = asyncio.create_task(read(socket))
         speaking = asyncio.create_task(speak(socket, audio))
         await asyncio.wait({reading, speaking}, return_when=asyncio.FIRST_COMPLETED)
         if not reading.done():
-            await speaking
+            try:
+                await speaking
+            except BaseException:
+                reading.cancel()
+                raise
             # Ends what was not followed by enough silence.
             await socket.send(json.dumps({"type": "input_audio_buffer.commit"}))
         speaking.cancel()

@@ -54,3 +54,12 @@ def test_what_is_wrong_is_one_line(ear: Daemon, tmp_path: Path) -> None:
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
         assert said in line
+
+
+def test_a_file_that_is_no_recording_is_named(ear: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "letter.wav").write_text("Dear diary")
+    for name in ("letter.wav", "missing.wav"):
+        ran = run(ear.port, "--model", "ear", str(tmp_path / name))
+        assert ran.returncode == 1
+        assert ran.stderr.startswith(f"error: {tmp_path / name} cannot be read as a WAV file: ")
+        assert "Traceback" not in ran.stderr
