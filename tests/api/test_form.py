@@ -21,6 +21,8 @@ class Example(msgspec.Struct):
     n: Annotated[int, msgspec.Meta(ge=1, le=10)] = 1
     temperature: float | None = None
     stream: bool = False
+    size: str | None = None
+    image: Upload | None = None
     images: list[Upload] = msgspec.field(default_factory=list, name="image[]")
     words: list[str] | None = msgspec.field(default=None, name="words[]")
     kinds: list[Literal["red", "blue"]] = msgspec.field(default_factory=list, name="kinds[]")
@@ -96,6 +98,17 @@ async def test_repeated_fields_are_lists_in_their_order() -> None:
     )
     assert [one.size for one in found.images] == [1, 2]
     assert found.words == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", ["size", "temperature", "image", "words[]"])
+async def test_null_is_nothing_where_nothing_may_stand(name: str) -> None:
+    """As OpenAI's library for JavaScript has it written in a form."""
+    found = await read(MODEL, FILE, part(name, "null"))
+    assert (found.size, found.temperature, found.image, found.words) == (None, None, None, None)
+
+
+async def test_a_text_may_be_called_null() -> None:
+    assert (await read(part("model", "null"), FILE)).model == "null"
 
 
 async def test_one_value_of_a_list_is_a_list() -> None:

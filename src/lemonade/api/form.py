@@ -51,11 +51,12 @@ class Upload:
 
 
 class _Kind(NamedTuple):
-    """What may stand in a field: several values, a file, text that is a whole number."""
+    """What may stand in a field: several values, a file, text that is a whole number, nothing."""
 
     several: bool
     file: bool
     whole: bool
+    null: bool
 
 
 @cache
@@ -69,6 +70,7 @@ def _kinds(form: type[msgspec.Struct]) -> dict[str, _Kind]:
             several=any(isinstance(each, msgspec.inspect.ListType) for each in types),
             file=any(isinstance(each, msgspec.inspect.CustomType) for each in types),
             whole=any(isinstance(each, msgspec.inspect.IntType) for each in types),
+            null=any(isinstance(each, msgspec.inspect.NoneType) for each in types),
         )
     return found
 
@@ -100,7 +102,8 @@ async def read_form(exchange: Exchange, form: type[msgspec.Struct], keep: ExitSt
     kinds = _kinds(form)
     values: dict[str, list[Any]] = {}
     async for name, value in _parts(exchange, boundary, keep):
-        if name in kinds:
+        # OpenAI's library for JavaScript has `null` written so.
+        if name in kinds and not (value == "null" and kinds[name].null):
             values.setdefault(name, []).append(value)
     for name, given in values.items():
         _check(name, given, kinds[name])
@@ -126,7 +129,7 @@ def _check(name: str, given: list[Any], kind: _Kind) -> None:
         if not kind.file and isinstance(value, Upload):
             raise InvalidArgument(f"{which} must be text, not a file.", param=name)
         # The decoder takes 1.0 and 1e1 for whole numbers, which they are not in JSON.
-        if kind.whole and value != "null" and not _WHOLE.fullmatch(value):
+        if kind.whole and not _WHOLE.fullmatch(value):
             raise InvalidArgument(f"{which} must be an integer, not {value[:100]!r}.", param=name)
 
 
