@@ -63,7 +63,7 @@ _LATIN = (
 _MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})\.?(?=\s+\d)", re.IGNORECASE)
 _SAINT = re.compile(r"\bSt\.(?=\s+[A-Z])")
 _STREET = re.compile(r"(?<=\w )St\.")
-_DRIVE = re.compile(r"(?<=[a-z] )Dr\.(?=\s*$|[,;]|\s+[a-z])")
+_DRIVE = re.compile(r"\b(?!The |My |Our )([A-Z][a-z]{1,30}) Dr\.(?=\s*$|[,;]|\s+[a-z])")
 _ACRONYM = re.compile(r"\b(?:[A-Za-z]\.){2,}")
 
 _UNITS = {
@@ -178,7 +178,7 @@ def english(text: str, language: str = "en-US") -> str:
     text = _MONTH.sub(lambda match: _MONTHS[match[1].lower()], text)
     text = _SAINT.sub("Saint", text)
     text = _STREET.sub("Street", text)
-    text = _DRIVE.sub("Drive", text)
+    text = _DRIVE.sub(r"\1 Drive", text)
     text = _SHORT_FORM.sub(_short_form, text)
     text = numerals(dates(text, language))
     text = _TIME.sub(_time, text)
