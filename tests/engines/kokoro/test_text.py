@@ -48,7 +48,7 @@ from lemonade.engines.kokoro.text import clean, english, spoken
             "5 meters, 5 minutes, 10 megabytes per second, 3 square meters, x cubed, 1 foot",
         ),
         ("He lives at 5 Elm Dr. near Mt. Hood.", "He lives at 5 Elm Drive near Mount Hood."),
-        ("the Dr. said, The Dr. said", "the Dr. said, The Dr. said"),
+        ("the Dr. said, The Dr. said", "the Doctor said, The Doctor said"),
         ("A Ph.D. w/o pay", "A P H D without pay"),
         ("on 2024-05-01T10:00:00Z", "on May 1st, 20 24 at 10 o'clock U T C"),
         ("World War II in Part I. Henry VIII", "World War 2 in Part 1. Henry the 8th"),
