@@ -77,6 +77,33 @@ def test_a_first_model_is_fetched(lemonade: Shell, daemon: FakeDaemon) -> None:
     assert "SD-Turbo-GGUF" in ended.err, "it is not in this daemon's catalog, but was asked for"
 
 
+def test_run_draws_with_a_model_that_does(lemonade: Shell, daemon: FakeDaemon) -> None:
+    words = lemonade.command("run", "good", "a", "red apple")
+    ended = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, env=lemonade.env, timeout=PATIENCE, check=True
+    )
+    assert ended.stdout == PICTURE
+    assert asked(daemon)["prompt"] == "a red apple"
+    assert "n" not in asked(daemon)
+
+
+@pytest.mark.parametrize(
+    ("label", "prompt", "hint"),
+    [
+        ("upscaling", "x.png", "lemonade upscale in.png"),
+        ("transcription", "no.wav", "lemonade transcribe"),
+    ],
+)
+def test_run_downloads_nothing_for_a_prompt_of_no_use(
+    lemonade: Shell, daemon: FakeDaemon, label: str, prompt: str, hint: str
+) -> None:
+    daemon.labels = {"absent": [label]}
+    ended = lemonade("run", "absent", prompt)
+    assert ended.code == 2
+    assert hint in " ".join(ended.err.replace("│", " ").split())
+    assert daemon.bodies("/v1/pull") == []
+
+
 def test_a_pipe_gets_the_picture(lemonade: Shell) -> None:
     ended = subprocess.run(
         lemonade.command("imagine", "x"), capture_output=True, env=lemonade.env, timeout=PATIENCE, check=True

@@ -6,6 +6,8 @@ import os
 import select
 import stat
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +24,7 @@ lemonade run Qwen3-0.6B-GGUF "Why is the sky blue?"   one answer, on stdout
 lemonade run Qwen3-0.6B-GGUF "Sum up:" - < notes.txt  the prompt, then the text
 lemonade run kokoro-v1 "Good morning."                spoken, in speech.mp3 (see lemonade speak)
 lemonade run Whisper-Tiny talk.m4a                    what is said in it (see lemonade transcribe)
+lemonade run SD-Turbo-GGUF "A fox in the snow."       in picture.png (see lemonade imagine)
 git diff | lemonade run Qwen3-0.6B-GGUF --system "Write a commit message."
 """
 
@@ -69,10 +72,15 @@ def run(
         raise typer.BadParameter("--json needs a prompt.", param_hint="--json")
 
     from lemonade.cli.daemon import ensure
-    from lemonade.cli.download import fetch_missing
+    from lemonade.cli.download import fetch
+    from lemonade.client import path_of
 
     client = ensure(target_of(ctx))
-    found = fetch_missing(client, model)
+    found = client.get(path_of(model))
+    labels = found.get("labels", ())
+    _check(model, labels, question)
+    if found.get("downloaded") is False:
+        fetch(client, {"model_name": model})
     load = recipe.load_body(
         model,
         ctx_size=ctx_size,
@@ -92,16 +100,9 @@ def run(
     said = {"max_tokens": max_tokens, "temperature": temperature}
     limits = {key: value for key, value in said.items() if value is not None}
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    if "tts" in found.get("labels", ()):
-        _speak(client, model, question)
+    if question is not None and (act := next((act for label, act in OTHERS.items() if label in labels), None)):
+        act(client, model, question)
         return
-    if "transcription" in found.get("labels", ()):
-        _listen(client, model, question)
-        return
-    if "image" in found.get("labels", ()):
-        raise typer.BadParameter(
-            f'{model} makes pictures: lemonade imagine "…" --model {model} -o picture.png', param_hint="MODEL"
-        )
     if question is None:
         from lemonade.cli.chat import Chat
 
@@ -121,31 +122,55 @@ def run(
     show(Answer(client, request), model)
 
 
-def _speak(client: Client, model: str, text: str | None) -> None:
-    """What a model that speaks makes of a prompt: a sound file in this folder, or on stdout if it is no terminal."""
-    from lemonade.cli.media import free_name
-    from lemonade.cli.speak import save
-
-    if text is None:
+def _check(model: str, labels: Sequence[str], prompt: str | None) -> None:
+    """Raises typer.BadParameter for a prompt that such a model can do nothing with, before it is downloaded."""
+    if "upscaling" in labels:
+        raise typer.BadParameter(
+            f"{model} makes pictures larger: lemonade upscale in.png --model {model} -o out.png", param_hint="MODEL"
+        )
+    if "tts" in labels and prompt is None:
         raise typer.BadParameter(f"{model} speaks: give it a text, or see lemonade speak --help.", param_hint="PROMPT")
-    request = {"model": model, "input": text, "response_format": "mp3"}
-    save(client, request, free_name("speech", ".mp3") if sys.stdout.isatty() else None)
-
-
-def _listen(client: Client, model: str, file: str | None) -> None:
-    """What a model that transcribes makes of a prompt: it is the name of a recording."""
-    from pathlib import Path
-
-    from lemonade.cli.transcribe import Format, listen
-
-    if file is None or not Path(file).is_file():
-        there = f"There is no file {file!r}. " if file else ""
+    if "image" in labels and prompt is None:
+        raise typer.BadParameter(
+            f"{model} makes pictures: say what to show, or see lemonade imagine --help.", param_hint="PROMPT"
+        )
+    if "transcription" in labels and (prompt is None or not Path(prompt).is_file()):
+        there = f"There is no file {prompt!r}. " if prompt else ""
         raise typer.BadParameter(
             f"{there}{model} writes down what is said in recordings: lemonade run {model} FILE, or see "
             "lemonade transcribe --help.",
             param_hint="PROMPT",
         )
+
+
+def _speak(client: Client, model: str, text: str) -> None:
+    """The prompt, spoken: a sound file in this folder, or on stdout if it is no terminal."""
+    from lemonade.cli.media import free_name
+    from lemonade.cli.speak import save
+
+    request = {"model": model, "input": text, "response_format": "mp3"}
+    save(client, request, free_name("speech", ".mp3") if sys.stdout.isatty() else None)
+
+
+def _listen(client: Client, model: str, file: str) -> None:
+    """What is said in the recording that the prompt names."""
+    from lemonade.cli.transcribe import Format, listen
+
     listen(client, {"model": model}, Path(file), Format.TEXT, aloud=True)
+
+
+def _draw(client: Client, model: str, text: str) -> None:
+    """The picture of the prompt: a file in this folder, or on stdout if it is no terminal."""
+    from lemonade.cli.media import free_name
+    from lemonade.cli.picture import follow, save
+
+    request = {"model": model, "prompt": text, "seed": -1}
+    made = follow(client, "/v1/images/generations", request, f"{model}: step")
+    save(made, free_name("picture", ".png") if sys.stdout.isatty() else None, show=True)
+
+
+#: What models do with a prompt that are not made to answer it, by label.
+OTHERS: dict[str, Callable[[Client, str, str], None]] = {"tts": _speak, "transcription": _listen, "image": _draw}
 
 
 def _question(words: list[str]) -> str | None:
