@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from faster_whisper import WhisperModel
 from faster_whisper.feature_extractor import FeatureExtractor
 
 from lemonade.engines.audio.decode import RATE
-from lemonade.engines.audio.transcription import Segment, Task, Word, is_circular, operations_of
+from lemonade.engines.audio.live import hear, window
+from lemonade.engines.audio.transcription import Segment, Task, Word, operations_of
 from lemonade.engines.worker import Job, Operation
 from lemonade.errors import InvalidArgument, LemonadeError, UnsupportedOperation
 
@@ -26,12 +26,6 @@ SHORTEST = 0.1
 GRACE = 10.0
 #: Frames of the spectrogram per second, and in a window. Source: the Whisper paper.
 FRAMES_PER_SECOND, FRAMES = 100, 3000
-#: Short sound may be looked at through a window of its own length, which takes a part of the time: so many seconds
-#: more than the sound, and at least that many.
-MARGIN = 2.0
-LEAST_DRAFT, LEAST_FINAL = 10.0, 15.0
-#: Seconds of sound up to which the final text is made that way.
-LONGEST_FINAL = 8.0
 #: Temperatures that are tried one after the other grow by this up to 1. Source: OpenAI's reference for Whisper.
 WARMER = 0.2
 #: Tokens of what was said before that the model can be given, and the temperature above which it is better not.
@@ -106,16 +100,7 @@ class FasterWhisper:
         language = self._wanted(task.language)
         if len(samples) < SHORTEST * RATE:
             return language or ""
-        if not task.live:
-            return self._run(samples, task, language, job, emit)
-        heard: list[Segment] = []
-        found = self._run(samples, task, language, job, heard.append)
-        if is_circular("".join(segment.text for segment in heard)):
-            heard.clear()
-            found = self._run(samples, replace(task, live=False, draft=False), language, job, heard.append)
-        for segment in heard:
-            emit(segment)
-        return found
+        return hear(lambda task, emit: self._run(samples, task, language, job, emit), task, emit)
 
     def _run(
         self,
@@ -125,7 +110,7 @@ class FasterWhisper:
         job: Job,
         emit: Callable[[Segment], None],
     ) -> str:
-        self._model.begin(_window(len(samples) / RATE, task), job.check)
+        self._model.begin(int(window(len(samples) / RATE, task) * FRAMES_PER_SECOND), job.check)
         options = {
             # The library's five are worth the third that they take more, unless somebody waits for each word.
             **({"beam_size": 1} if task.live else {}),
@@ -171,14 +156,6 @@ class FasterWhisper:
 def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
     """See `engines/worker.py`."""
     return operations_of(FasterWhisper(config))
-
-
-def _window(seconds: float, task: Task) -> int:
-    """In frames."""
-    if not task.live or (seconds > LONGEST_FINAL and not task.draft):
-        return FRAMES
-    least = LEAST_DRAFT if task.draft else LEAST_FINAL
-    return min(int(max(seconds + MARGIN, least) * FRAMES_PER_SECOND), FRAMES)
 
 
 def _temperatures(task: Task) -> list[float]:

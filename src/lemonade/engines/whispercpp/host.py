@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import _pywhispercpp as whisper
 import numpy as np
 
 from lemonade.engines.audio.decode import RATE
-from lemonade.engines.audio.transcription import Segment, Task, Word, is_circular, operations_of
+from lemonade.engines.audio.live import hear, window
+from lemonade.engines.audio.transcription import Segment, Task, Word, operations_of
 from lemonade.engines.worker import Job, Operation
 from lemonade.errors import EngineError, InvalidArgument, LemonadeError, UnsupportedOperation
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Seconds of sound per window of the model, and its steps per second. Source: the Whisper paper.
-WINDOW = 30.0
+#: Steps of the model per second. Source: the Whisper paper.
 STEPS_PER_SECOND = 50
 #: Seconds in which something may be said, and seconds that the library needs to hear anything at all.
 SHORTEST, PADDED = 0.1, 1.1
-#: Short sound may be looked at through a window of its own length, which takes a part of the time: that many seconds
-#: more than the sound, and at least that many steps. With less the text loses its end or goes round in circles; that
-#: of finished sentences suffers sooner, and from longer ones not at all. Found out on utterances of 2 to 13 seconds.
-MARGIN = 2.0
-LEAST_DRAFT, LEAST_FINAL = 512, 768
-LONGEST_FINAL = 8.0
 #: Seconds after which the process ends with a job whose client has left, when the library does not come to a place
 #: where it can stop: within one window of a large model.
 GRACE = 10.0
@@ -78,16 +71,7 @@ class Whisper:
     def recognize(self, samples: npt.NDArray[np.float32], task: Task, job: Job, emit: Callable[[Segment], None]) -> str:
         if len(samples) < SHORTEST * RATE:
             return "" if task.language == "auto" else task.language
-        if task.live:
-            heard: list[Segment] = []
-            self._run(samples, task, job, heard.append)
-            if is_circular("".join(segment.text for segment in heard)):
-                heard.clear()
-                self._run(samples, replace(task, live=False, draft=False), job, heard.append)
-            for segment in heard:
-                emit(segment)
-        else:
-            self._run(samples, task, job, emit)
+        hear(lambda task, emit: self._run(samples, task, job, emit), task, emit)
         return self._language()
 
     def _run(self, samples: npt.NDArray[np.float32], task: Task, job: Job, emit: Callable[[Segment], None]) -> None:
@@ -150,7 +134,7 @@ class Whisper:
         if task.draft:
             params.temperature_inc = 0.0
         if task.live and not params.audio_ctx:
-            params.audio_ctx = _window(seconds, draft=task.draft)
+            params.audio_ctx = int(window(seconds, task) * STEPS_PER_SECOND)
         return params
 
     def _wanted(self, language: str) -> str:
@@ -206,14 +190,6 @@ class Whisper:
 def operations(config: dict[str, Any]) -> Mapping[str, Operation]:
     """See `engines/worker.py`."""
     return operations_of(Whisper(config))
-
-
-def _window(seconds: float, *, draft: bool) -> int:
-    """In the model's steps; 0 for all."""
-    if seconds > WINDOW or (seconds > LONGEST_FINAL and not draft):
-        return 0
-    steps = int((seconds + MARGIN) * STEPS_PER_SECOND)
-    return min(max(steps, LEAST_DRAFT if draft else LEAST_FINAL), int(WINDOW * STEPS_PER_SECOND))
 
 
 def _is_whole(data: bytes) -> bool:
