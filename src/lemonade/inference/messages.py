@@ -14,7 +14,7 @@ import msgspec
 from lemonade.errors import InvalidArgument, UnsupportedOperation
 from lemonade.inference import media
 from lemonade.inference.measurement import NO_FIGURES, measured
-from lemonade.inference.relay import DONE, Sink
+from lemonade.inference.relay import DONE, InFront
 from lemonade.model import Model
 from lemonade.system.metrics import Measurement
 
@@ -163,24 +163,8 @@ def check_passed_on(body: bytes, asked: str) -> tuple[bytes, None]:
     return body, None
 
 
-class MessageEvents:
-    """A sink in front of another: streams in this format end with `message_stop` and nothing after it."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-
-    @property
-    def started(self) -> bool:
-        return self._sink.started
-
-    async def start(self) -> None:
-        await self._sink.start()
-
-    async def write(self, data: bytes) -> None:
-        await self._sink.write(data)
+class MessageEvents(InFront):
+    """Streams in this format end with `message_stop` and nothing after it."""
 
     async def end(self, data: bytes = b"") -> None:
-        await self._sink.end(data.removesuffix(DONE))
-
-    async def reply(self, body: bytes) -> None:
-        await self._sink.reply(body)
+        await super().end(data.removesuffix(DONE))

@@ -52,6 +52,29 @@ class Sink(Protocol):
     async def reply(self, body: bytes) -> None: ...
 
 
+class InFront:
+    """A sink in front of another, which gets all as it is; who changes something of it says what."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    @property
+    def started(self) -> bool:
+        return self._sink.started
+
+    async def start(self) -> None:
+        await self._sink.start()
+
+    async def write(self, data: bytes) -> None:
+        await self._sink.write(data)
+
+    async def end(self, data: bytes = b"") -> None:
+        await self._sink.end(data)
+
+    async def reply(self, body: bytes) -> None:
+        await self._sink.reply(body)
+
+
 class Collected:
     """A sink for an answer that stays here."""
 

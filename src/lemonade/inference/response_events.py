@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from lemonade.inference.choices import payloads
-from lemonade.inference.relay import DONE, PING, Sink
+from lemonade.inference.relay import DONE, PING, InFront, Sink
 
 Tree = dict[str, Any]
 
 
-class ResponseEvents:
-    """A sink in front of another: gives events the numbers that OpenAI's clients go by, where the engine leaves them
+class ResponseEvents(InFront):
+    """Gives events the numbers that OpenAI's clients go by, where the engine leaves them
     out, and the model's name.
 
     Args:
@@ -29,7 +29,7 @@ class ResponseEvents:
         retell: Callable[[Tree], list[Tree]] = lambda event: [event],
         complete: Callable[[Tree], None] = lambda response: None,
     ) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._asked = asked
         self._retell = retell
         self._complete_response = complete
@@ -38,13 +38,6 @@ class ResponseEvents:
         #: The end of an item, until the next event tells whether the whole answer ended or was cut off there.
         self._ended: list[Tree] = []
 
-    @property
-    def started(self) -> bool:
-        return self._sink.started
-
-    async def start(self) -> None:
-        await self._sink.start()
-
     async def write(self, data: bytes) -> None:
         if data := PING if data == PING else self._numbered(data):
             await self._sink.write(data)
@@ -52,9 +45,6 @@ class ResponseEvents:
     async def end(self, data: bytes = b"") -> None:
         closing = DONE if data.endswith(DONE) else b""
         await self._sink.end(self._numbered(data) + self._rest() + closing)
-
-    async def reply(self, body: bytes) -> None:
-        await self._sink.reply(body)
 
     def _numbered(self, data: bytes) -> bytes:
         made = []

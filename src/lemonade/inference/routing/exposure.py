@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lemonade.inference.relay import Sink
+from lemonade.inference.relay import InFront, Sink
 
 FIELD = "x_lemonade_route"
 HEADER = b"x-lemonade-route"
@@ -16,23 +16,16 @@ HEADER = b"x-lemonade-route"
 _EVENT = re.compile(rb"^data: ?\{", re.MULTILINE)
 
 
-class Exposed:
-    """A sink in front of another: puts the decision into the answer, or into the first event of a stream.
+class Exposed(InFront):
+    """Puts the decision into the answer, or into the first event of a stream.
 
     Nothing is decoded for it: the field goes in front of the others.
     """
 
     def __init__(self, sink: Sink, decision: dict[str, Any]) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._field = msgspec.json.encode({FIELD: decision})[1:-1]
         self._told = False
-
-    @property
-    def started(self) -> bool:
-        return self._sink.started
-
-    async def start(self) -> None:
-        await self._sink.start()
 
     async def write(self, data: bytes) -> None:
         await self._sink.write(self._with(data))
