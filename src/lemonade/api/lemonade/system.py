@@ -21,8 +21,13 @@ from lemonade.model import MODEL_TYPES
 from lemonade.system.hardware import GIB, GPU, Hardware
 
 #: What people call a recipe, and what it makes, by its first mode.
-NAMES = {"llamacpp": "llama.cpp", "sd-cpp": "stable-diffusion.cpp", "whispercpp": "whisper.cpp", "flm": "FastFlowLM"}
-NAMES["fasterwhisper"] = "faster-whisper"
+NAMES = {
+    "llamacpp": "llama.cpp",
+    "sd-cpp": "stable-diffusion.cpp",
+    "whispercpp": "whisper.cpp",
+    "fasterwhisper": "faster-whisper",
+    "flm": "FastFlowLM",
+}
 MODALITIES = {
     "chat": "Text generation",
     "transcription": "Speech to text",
