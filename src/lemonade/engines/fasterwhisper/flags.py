@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lemonade.engines.arguments import Flag
-from lemonade.engines.llamacpp.words import choice, number, text, whole
+from lemonade.engines.words import choice, number, text, whole
 
 #: Numbers in which CTranslate2 computes on processors. Source: its page on quantization.
 COMPUTE_TYPES: Final = (

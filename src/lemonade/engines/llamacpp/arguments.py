@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from lemonade.engines import arguments
 from lemonade.engines.llamacpp.flags import MANAGED, SERVER_ONLY, TAKEN
-from lemonade.engines.llamacpp.words import Flag, Setting, names_in
+from lemonade.engines.llamacpp.words import Flag, Setting
+from lemonade.engines.words import names_in
 from lemonade.errors import InvalidArgument
 
 _TAKEN = {name: flag for flag in TAKEN for name in flag.names}

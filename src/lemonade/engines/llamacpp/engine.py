@@ -18,8 +18,8 @@ from lemonade.engines.llamacpp import decisions
 from lemonade.engines.llamacpp.arguments import mentions, number, parse, refuse_reserved, split
 from lemonade.engines.llamacpp.builds import BACKENDS
 from lemonade.engines.llamacpp.native import PROGRAM, Native
-from lemonade.engines.llamacpp.words import MAX_INT
 from lemonade.engines.programs import Programs
+from lemonade.engines.words import MAX_INT
 from lemonade.errors import InvalidArgument, ModelLoadError
 from lemonade.model import Model
 from lemonade.settings import Settings

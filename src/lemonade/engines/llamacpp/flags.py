@@ -14,15 +14,8 @@ from lemonade.engines.llamacpp.words import (
     Member,
     Setting,
     bare,
-    choice,
-    contents,
-    directory,
-    existing,
     listed,
     members,
-    names_in,
-    number,
-    numbers,
     override,
     pair,
     preserve,
@@ -32,10 +25,9 @@ from lemonade.engines.llamacpp.words import (
     schema,
     switched,
     templates,
-    text,
     valued,
-    whole,
 )
+from lemonade.engines.words import choice, contents, directory, existing, names_in, number, numbers, text, whole
 
 #: Most requests at once. Source: llama.cpp's LLAMA_MAX_SEQ.
 MAX_SLOTS = 256

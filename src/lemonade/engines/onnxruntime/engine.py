@@ -11,7 +11,7 @@ from typing import Any, Final
 from lemonade.engines.arguments import Flag, parse
 from lemonade.engines.backends import installed_version
 from lemonade.engines.engine import Backend, Launch
-from lemonade.engines.llamacpp.words import names_in, whole
+from lemonade.engines.words import names_in, whole
 from lemonade.engines.worker_launch import worker_launch
 from lemonade.errors import ModelLoadError, ModelLoadRefused
 from lemonade.model import Model

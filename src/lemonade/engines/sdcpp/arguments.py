@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lemonade.engines import arguments
-from lemonade.engines.llamacpp.words import Read, choice, directory, existing, number, text, whole
+from lemonade.engines.words import Read, choice, directory, existing, number, text, whole
 from lemonade.errors import InvalidArgument
 
 #: The option that holds the arguments, as clients write it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lemonade.engines.arguments import Flag
-from lemonade.engines.llamacpp.words import existing, names_in, number, text, whole
+from lemonade.engines.words import existing, names_in, number, text, whole
 
 #: What a flag sets: an attribute of the library's parameters, after `vad.` one of those for voice activity, after
 #: `context.` one of the model's; or `beams` and `best_of`, which are none.
